@@ -1,0 +1,67 @@
+"""Every error class of the program, each with the exit status that it ends the program with.
+
+An error carries what a user needs: one line that says what is wrong (`message`), the next step to
+take (`hint`), and lines of detail (`details`), which are always printed: they name the things that
+the message counts. A traceback is for faults of this program only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class ChainError(Exception):
+    """Base of all errors that a user may see. Never raised itself."""
+
+    exit_status: ClassVar[int] = 3
+
+    def __init__(self, message: str, *, hint: str | None = None, details: Iterable[str] = ()):
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details: Sequence[str] = tuple(details)
+
+
+class Refusal(ChainError):
+    """Exit status 1: what was asked for is refused: drift, a patch, other bytes than locked."""
+
+    exit_status = 1
+
+
+class UsageError(ChainError):
+    """Exit status 2: the call is wrong."""
+
+    exit_status = 2
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One thing that is wrong in one of our files: `where` is a path into it (`stages[2].tag`)."""
+
+    where: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.problem}" if self.where else self.problem
+
+
+class FaultyFile(UsageError):
+    """Exit status 2: files of ours (lock, stage, patch) do not hold together. Holds every fault."""
+
+    def __init__(self, file: str, faults: Iterable[Fault], *, hint: str | None = None):
+        self.file = file
+        self.faults = tuple(faults)
+        count = len(self.faults)
+        super().__init__(
+            f"{file}: {count} fault{'s' if count != 1 else ''}",
+            hint=hint,
+            details=[str(fault) for fault in self.faults],
+        )
+
+
+class OutsideTrouble(ChainError):
+    """Exit status 3: network, registry, engine or disk did not do their part."""
+
+    exit_status = 3

@@ -87,24 +87,19 @@ def _install(
     architecture: str,
 ) -> Installed:
     files = deb.control()
-    try:
+    with deb.blamed():
         fields = parse_control(files["control"].data)
-    except Refusal as refusal:
-        raise deb.refusal(refusal.message) from refusal
-    if (fields["Package"], fields["Version"]) != (locked.name, locked.version):
-        raise deb.refusal(
-            f"is {fields['Package']} {fields['Version']}, not {locked.name} {locked.version}"
-        )
-    if fields["Architecture"] not in (architecture, "all"):
-        raise deb.refusal(f"is for {fields['Architecture']}, not for {architecture}")
-    check_scripts(locked.name, files)
-    wanted |= {merged(name) for name in conffile_names(files)}
+        is_named = f"{fields['Package']} {fields['Version']}"
+        if is_named != f"{locked.name} {locked.version}":
+            raise Refusal(f"is {is_named}, not {locked.name} {locked.version}")
+        if fields["Architecture"] not in (architecture, "all"):
+            raise Refusal(f"is for {fields['Architecture']}, not for {architecture}")
+        check_scripts(locked.name, files)
+        wanted |= {merged(name) for name in conffile_names(files)}
     unpacked = unpacker.add(locked.name, deb)
     kept |= unpacked.kept
-    try:
+    with deb.blamed():
         conffiles = kept_conffiles(files, unpacked.kept)
-    except Refusal as refusal:
-        raise deb.refusal(refusal.message) from refusal
     return Installed(fields, files, unpacked.names, conffiles)
 
 

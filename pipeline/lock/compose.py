@@ -1,9 +1,9 @@
 """From the selections of every base and group to one sorted list of lock entries with markers.
 
-A group's selection is that of the path which ends in it. For one package of one base, a *turn* is a
-group whose selection holds another version than its parent's. The markers make the last turn win, in
-the order in which the lock declares its groups; so every choice of groups selects at most one entry
-a package, and a new group at the end changes no entry of a package that it does not move.
+A group's selection is that of the path which ends in it. For one package of one base, a *turn* is
+a group whose selection holds another version than its parent's. The markers make the last turn win,
+in the order in which the lock declares its groups; so every choice of groups selects at most one
+entry a package, and a new group at the end changes no entry of a package that it does not move.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def compose(
 ) -> list[Entry]:
     """Merge selections into entries, sorted by name and version.
 
-    `groups` is in declared order; `parents` names the group that each one builds on, "" for the base.
+    `groups` is in declared order; `parents` names the group that each one builds on, "" for the
+    base.
     """
     wheels: dict[tuple[str, str], set[LockedWheel]] = {}
     conditions: dict[tuple[str, str], dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""The text of a lock file: the head that people edit, kept as it is, and the entries, written anew."""
+"""The text of a lock file: the head that people edit, kept as it is, and entries written anew."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.lock.model import LockedDeb, LockedWheel, Override
 def render(
     text: str,
     entries: Iterable[Entry],
-    debs: dict[str, Sequence[LockedDeb]],
+    debs: Mapping[str, Sequence[LockedDeb]],
     overrides: Sequence[Override],
     *,
     newer: Mapping[str, str],
@@ -41,7 +41,7 @@ def render(
 def _at(table: AbstractTable | tomlkit.TOMLDocument, *keys: str) -> AbstractTable:
     found = table
     for key in keys:
-        found = found[key]  # type: ignore[assignment]
+        found = found[key]
     assert isinstance(found, AbstractTable)
     return found
 
@@ -62,8 +62,8 @@ def quoted(text: str) -> str:
 
 def _deb(deb: LockedDeb) -> str:
     return (
-        f"{{ name = {quoted(deb.name)}, version = {quoted(deb.version)}, path = {quoted(deb.path)}, "
-        f'size = {deb.size}, sha256 = "{deb.sha256}" }}'
+        f"{{ name = {quoted(deb.name)}, version = {quoted(deb.version)}, "
+        f'path = {quoted(deb.path)}, size = {deb.size}, sha256 = "{deb.sha256}" }}'
     )
 
 

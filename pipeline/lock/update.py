@@ -119,8 +119,12 @@ def resolve_entries(
         selections[name] = {}
         for group in ("", *groups):
             path = path_of(group, parents)
-            say(f"resolving {name} {' '.join(path) or '(the base)'}")
             overrides = held(tool.overrides, name, path)
+            if group and overrides == held(tool.overrides, name, path[:-1]):
+                # the same question as the parent's
+                selections[name][group] = selections[name][parents[group]]
+                continue
+            say(f"resolving {name} {' '.join(path) or '(the base)'}")
             selections[name][group] = _selection(tool, base, overrides, group, resolver)
     return compose(selections, groups, parents)
 

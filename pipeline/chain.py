@@ -1,7 +1,7 @@
 """The chain as data: the TOML of stages, and their graph.
 
-A stage file is `stages/vNN-subject.toml`; what a stage may say is written in docs/stages.md. Reading
-is strict, and every fault of every file is reported at once.
+A stage file is `stages/vNN-subject.toml`; docs/stages.md says what one may hold. Reading is strict,
+and every fault of every file is reported at once.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _shape_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield key, f"unknown key; known are {', '.join(_KEYS)}"
         elif not isinstance(value, _KEYS[key]):
             yield key, f"must be a {_KEYS[key].__name__}"
-        elif _KEYS[key] is str and not value.strip():
+        elif isinstance(value, str) and not value.strip():
             yield key, "is empty"
     name, tag = data.get("name"), data.get("tag")
     if isinstance(name, str) and name.strip() and not _NAME.fullmatch(name):

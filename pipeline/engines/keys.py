@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pipeline.oci.image import canonical
-from pipeline.plan import Step
+from pipeline.graph import Step
 from pipeline.steps.program import StepOutput
 
 # What steps are made of: a change in any of these may change an output. Engines, verbs and reports

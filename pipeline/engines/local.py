@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from pipeline import errors
 from pipeline.engines.keys import step_key
 from pipeline.engines.schedule import Listener, Schedule
 from pipeline.errors import ChainError, OutsideTrouble
-from pipeline.plan import Plan, Step
+from pipeline.graph import Plan, Step
 from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
 from pipeline.trust import Trust
 
@@ -54,6 +54,33 @@ class _Job:
     temporary: str
 
 
+@dataclass
+class _Run:
+    """The state of one run: what may start, and the first failure in the plan's order."""
+
+    schedule: Schedule
+    order: Mapping[str, int]
+    queue: list[tuple[Step, Path]] = field(default_factory=list)
+    error: ChainError | None = None
+    _failed: int = -1
+
+    def finish(
+        self, step: Step, output: StepOutput, listener: Listener, *, cached: bool
+    ) -> None:
+        self.schedule.outputs[step.id] = output
+        try:
+            listener.finished(step, output, cached=cached)
+        except ChainError as error:
+            self.fail(step, error)
+
+    def fail(self, step: Step, error: ChainError) -> None:
+        if self.error is None or self.precedes(step):
+            self.error, self._failed = error, self.order[step.id]
+
+    def precedes(self, step: Step) -> bool:
+        return self.order[step.id] < self._failed
+
+
 class LocalEngine:
     """Runs `jobs` steps side by side and keeps their outputs below `cache`."""
 
@@ -66,42 +93,38 @@ class LocalEngine:
     def run(
         self, plan: Plan, file: Callable[[str], Path], listener: Listener
     ) -> Mapping[str, StepOutput]:
-        """Run the plan; outputs by step id. Raises the first error of a step or of the listener."""
-        schedule = Schedule(plan)
-        running: dict[Future[bytes | _Failure], tuple[Step, Path]] = {}
-        queue: list[tuple[Step, Path]] = []
+        """Run the plan; outputs by step id.
+
+        Raises the error of the first step in the plan's order that failed, whatever the order in
+        time. What stands before it in the plan is finished first: the images that it makes are good.
+        """
+        run = _Run(Schedule(plan), {name: number for number, name in enumerate(plan.steps)})
         pool: ProcessPoolExecutor | None = None
+        running: dict[Future[bytes | _Failure], tuple[Step, Path]] = {}
         try:
             while True:
-                # What is cached frees what stands on it at once.
-                while fresh := schedule.ready():
-                    for step in fresh:
-                        place = self._steps / step_key(step, schedule.inputs(step))
-                        output = self._cached(place)
-                        if output is None:
-                            queue.append((step, place))
-                        else:
-                            schedule.outputs[step.id] = output
-                            listener.finished(step, output, cached=True)
-                queue.sort(key=lambda item: -item[0].weight)
-                while queue and len(running) < self._jobs:
-                    step, place = queue.pop(0)
+                self._take_cached(run, listener)
+                while run.queue and len(running) < self._jobs:
+                    step, place = run.queue.pop(0)
                     pool = pool or self._pool()
                     listener.started(step)
-                    job = self._job(step, place, schedule.inputs(step), file)
+                    job = self._job(step, place, run.schedule.inputs(step), file)
                     running[pool.submit(_work, job)] = (step, place)
                 if not running:
-                    return schedule.outputs
+                    break
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
                     step, place = running.pop(future)
                     outcome = future.result()
                     if isinstance(outcome, _Failure):
-                        raise outcome.raised()
+                        run.fail(step, outcome.raised())
+                        continue
                     output = StepOutput(place, outcome)
-                    self._trust_files(output)
-                    schedule.outputs[step.id] = output
-                    listener.finished(step, output, cached=False)
+                    for name, (sha256, _) in output.files.items():
+                        self._trust.record(place / name, sha256)
+                    run.finish(step, output, listener, cached=False)
+                if run.error and not any(run.precedes(step) for step, _ in running.values()):
+                    break
         except BrokenProcessPool as error:
             raise OutsideTrouble(
                 "a worker process died",
@@ -110,6 +133,22 @@ class LocalEngine:
         finally:
             if pool is not None:
                 self._end(pool)
+        if run.error:
+            raise run.error
+        return run.schedule.outputs
+
+    def _take_cached(self, run: _Run, listener: Listener) -> None:
+        """Queue what must run. What is cached is finished here, and frees what stands on it."""
+        while fresh := run.schedule.ready():
+            for step in fresh:
+                place = self._steps / step_key(step, run.schedule.inputs(step))
+                output = self._cached(place)
+                if output is None:
+                    run.queue.append((step, place))
+                else:
+                    run.finish(step, output, listener, cached=True)
+        run.queue = [item for item in run.queue if not run.error or run.precedes(item[0])]
+        run.queue.sort(key=lambda item: -item[0].weight)
 
     def _pool(self) -> ProcessPoolExecutor:
         self._steps.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from pipeline.plan import Plan, Step
+from pipeline.graph import Plan, Step
 from pipeline.steps.program import StepOutput
 
 
@@ -30,7 +30,7 @@ class Engine(Protocol):
 
 
 class Schedule:
-    """Which steps may run now. The heaviest comes first, so that no long one is left for the end."""
+    """Which steps may run now. The heaviest comes first: no long one is left for the end."""
 
     def __init__(self, plan: Plan):
         self._plan = plan

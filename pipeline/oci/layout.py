@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import Refusal, UsageError
-from pipeline.oci.image import MEDIA_TYPE_INDEX, MEDIA_TYPE_MANIFEST, Image, Layer, canonical
+from pipeline.oci.image import MEDIA_TYPE_INDEX, MEDIA_TYPE_MANIFEST, Image, Layer, canonical, sha256
 
 REF_NAME = "org.opencontainers.image.ref.name"
 _LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
@@ -95,9 +95,7 @@ class LayoutWriter:
         self._write(self._root / "index.json", canonical(document))
 
     def _write_blob(self, data: bytes) -> None:
-        import hashlib
-
-        self._write(self._blobs / hashlib.sha256(data).hexdigest(), data)
+        self._write(self._path(sha256(data)), data)
 
     def _write(self, path: Path, data: bytes) -> None:
         handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
@@ -113,9 +111,9 @@ class LayoutWriter:
     def _link(self, blob: Path, digest: str, size: int) -> None:
         """Give a blob its place: a hard link where the file system allows, otherwise a copy."""
         path = self._path(digest)
-        if path.exists() and path.stat().st_size == size:
-            if path.samefile(blob) or not _same_device(path, blob):
-                return
+        here = path.exists() and path.stat().st_size == size
+        if here and (path.samefile(blob) or not _same_device(path, blob)):
+            return
         temporary = self._blobs / f"{_TEMPORARY}{path.name}"
         temporary.unlink(missing_ok=True)
         try:

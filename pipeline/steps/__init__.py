@@ -1,1 +1,1 @@
-"""Steps: programs with digests in and digests out. They know nothing of the engine that runs them."""
+"""Steps: programs with digests in and digests out. They do not know which engine runs them."""

@@ -1,0 +1,1 @@
+"""Rules over an image's inventory; each gives findings."""

@@ -1,0 +1,95 @@
+"""The layer index: what a layer holds, written in the pass that writes or reads the layer.
+
+Indexes, not tars, feed merging, RECORD checks, audit and drift: a layer is decompressed once ever.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+FILE = "file"
+DIRECTORY = "dir"
+SYMLINK = "symlink"
+HARDLINK = "hardlink"
+WHITEOUT = "whiteout"
+OPAQUE = "opaque"
+
+MEDIA_TYPE_TAR = "application/vnd.oci.image.layer.v1.tar"
+MEDIA_TYPE_GZIP = MEDIA_TYPE_TAR + "+gzip"
+MEDIA_TYPE_ZSTD = MEDIA_TYPE_TAR + "+zstd"
+
+_FORMAT = 1
+
+
+class Entry(NamedTuple):
+    """One entry of a layer.
+
+    `path` has neither leading nor trailing slash. `type` is one of this module's constants, or
+    "char", "block", "fifo". A whiteout's path is the path that it removes, an opaque marker's the
+    directory that it empties (image-spec, layer.md "Whiteouts"). `sha256` is hex, "" for what has
+    no content; a hard link carries size, sha256 and offset of the file in the same layer that it
+    names. `offset` is where the data starts in the uncompressed tar, -1 without data.
+    """
+
+    path: str
+    type: str
+    mode: int
+    size: int = 0
+    sha256: str = ""
+    link: str = ""
+    offset: int = -1
+
+    @property
+    def has_content(self) -> bool:
+        """Whether this is a regular file, by whatever name."""
+        return self.type in (FILE, HARDLINK)
+
+
+@dataclass(frozen=True)
+class LayerIndex:
+    """What a layer blob is and holds.
+
+    `digest` is of the compressed blob ("sha256:<hex>"), `size` its bytes, `diff_id` of the tar.
+    `frames` are the compressed sizes of independent zstd frames that each hold `frame_size` bytes
+    of tar (the last one fewer); empty for blobs of other makers, which allow no random access.
+    """
+
+    digest: str
+    diff_id: str
+    size: int
+    media_type: str
+    entries: tuple[Entry, ...]
+    frame_size: int = 0
+    frames: tuple[int, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """Serialise as JSON: one document, equal bytes for equal indexes."""
+        document = {
+            "format": _FORMAT,
+            "digest": self.digest,
+            "diff_id": self.diff_id,
+            "size": self.size,
+            "media_type": self.media_type,
+            "frame_size": self.frame_size,
+            "frames": self.frames,
+            "entries": self.entries,
+        }
+        return json.dumps(document, separators=(",", ":")).encode("ascii")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> LayerIndex:
+        """Read what `to_bytes` wrote. Raises ValueError for anything else."""
+        document: dict[str, Any] = json.loads(data)
+        if document.get("format") != _FORMAT:
+            raise ValueError(f"layer index has format {document.get('format')!r}, not {_FORMAT}")
+        return cls(
+            digest=document["digest"],
+            diff_id=document["diff_id"],
+            size=document["size"],
+            media_type=document["media_type"],
+            entries=tuple(Entry(*row) for row in document["entries"]),
+            frame_size=document["frame_size"],
+            frames=tuple(document["frames"]),
+        )

@@ -1,0 +1,124 @@
+"""One interface over everything that can be looked into like an image."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from pipeline.errors import UsageError
+from pipeline.oci.content import read_files
+from pipeline.oci.index import DIRECTORY, FILE, SYMLINK, Entry, LayerIndex
+from pipeline.oci.tree import Tree
+
+
+@dataclass(frozen=True)
+class LayerInfo:
+    """A layer of an image as its config tells it: digests and what made it (history)."""
+
+    digest: str
+    diff_id: str
+    created_by: str = ""
+
+
+class ImageView(Protocol):
+    """What an audit looks at. `name` is for messages; `config` is the OCI config, {} if none."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tree(self) -> Tree: ...
+    @property
+    def layers(self) -> Sequence[LayerInfo]: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
+        """Return contents by path (as in `tree.nodes`); raises KeyError for what is no file."""
+        ...
+
+
+@dataclass(frozen=True)
+class LayersView:
+    """An image given by the blobs and indexes of its layers, lowest first."""
+
+    name: str
+    blobs: Sequence[tuple[Path, LayerIndex]]
+    layers: Sequence[LayerInfo]
+    config: Mapping[str, Any]
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The merged tree of all layers."""
+        return Tree.merge(index.entries for _, index in self.blobs)
+
+    def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
+        """Return contents by path, each read from the layer that the merged tree names."""
+        by_layer: dict[int, dict[str, str]] = {}
+        for path in paths:
+            found = self.tree.nodes[path]
+            if not found.entry.has_content:
+                raise KeyError(path)
+            # The tree may have moved an entry through a link; hard links may cross layers.
+            layer, inner = found.layer, path
+            index = self.blobs[layer][1]
+            if found.entry.offset < 0 and not any(e.path == path for e in index.entries):
+                inner = next(e.path for e in index.entries if e.sha256 == found.entry.sha256)
+            by_layer.setdefault(layer, {})[inner] = path
+        result: dict[str, bytes] = {}
+        for layer, names in by_layer.items():
+            blob, index = self.blobs[layer]
+            for inner, data in read_files(blob, index, list(names)).items():
+                result[names[inner]] = data
+        return result
+
+
+class RootfsView:
+    """An unpacked tree on disk: the root of a file system, or any directory."""
+
+    layers: Sequence[LayerInfo] = ()
+    config: Mapping[str, Any] = {}
+
+    def __init__(self, root: Path):
+        """Raises UsageError when `root` is no directory."""
+        if not root.is_dir():
+            raise UsageError(f"rootfs:{root}: no such directory")
+        self._root = root
+        self.name = f"rootfs:{root}"
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The tree as it stands on disk; every regular file is hashed once."""
+        entries: list[Entry] = []
+        pending = [("", self._root)]
+        while pending:
+            prefix, directory = pending.pop()
+            with os.scandir(directory) as items:
+                for item in items:
+                    path = prefix + item.name
+                    status = item.stat(follow_symlinks=False)
+                    mode = stat.S_IMODE(status.st_mode)
+                    if item.is_symlink():
+                        link = os.readlink(item.path)  # noqa: PTH115  Path would tidy the text
+                        entries.append(Entry(path, SYMLINK, mode, link=link))
+                    elif item.is_dir(follow_symlinks=False):
+                        entries.append(Entry(path, DIRECTORY, mode))
+                        pending.append((path + "/", Path(item.path)))
+                    elif stat.S_ISREG(status.st_mode):
+                        with Path(item.path).open("rb") as file:
+                            digest = hashlib.file_digest(file, "sha256").hexdigest()
+                        entries.append(Entry(path, FILE, mode, status.st_size, digest))
+        return Tree.merge([entries])
+
+    def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
+        """Return contents by path; only what the tree shows as a regular file is opened."""
+        result = {}
+        for path in paths:
+            if not self.tree.nodes[path].entry.has_content:
+                raise KeyError(path)
+            result[path] = (self._root / path).read_bytes()
+        return result

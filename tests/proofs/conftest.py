@@ -7,7 +7,6 @@ is skipped and says so.
 """
 
 from __future__ import annotations
-import __future__
 
 import ast
 import os
@@ -74,16 +73,12 @@ class Sources:
     def _edits(self, file: str) -> Iterator[Edit]:
         for patch in load_patches(ROOT / "patches").values():
             if patch.distribution == self.distribution:
-                # one variant fits the locked release
-                (variant,) = (
-                    v
-                    for v in patch.variants
-                    if v.requirement.specifier.contains(self.wheel_version, prereleases=True)
-                )
-                yield from (edit for edit in variant.edits if edit.file == file)
+                for variant in patch.variants:
+                    if variant.requirement.specifier.contains(self.version, prereleases=True):
+                        yield from (edit for edit in variant.edits if edit.file == file)
 
     @property
-    def wheel_version(self) -> str:
+    def version(self) -> str:
         """From the metadata: a file of the wheelhouse is called by its hash."""
         with zipfile.ZipFile(self.wheel) as archive:
             (metadata,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
@@ -92,9 +87,10 @@ class Sources:
 
 def run(module: ast.Module, names: Mapping[str, Any]) -> dict[str, Any]:
     """Runs a piece of upstream's code; annotations stay unevaluated, as they name its types."""
-    flags = __future__.annotations.compiler_flag
+    future = ast.parse("from __future__ import annotations").body
+    code = compile(ast.Module([*future, *module.body], []), "<upstream>", "exec")
     namespace = dict(names)
-    exec(compile(module, "<upstream>", "exec", flags=flags), namespace)  # noqa: S102
+    exec(code, namespace)  # noqa: S102
     return namespace
 
 

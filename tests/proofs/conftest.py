@@ -36,7 +36,7 @@ class Sources:
     distribution: str
 
     def text(self, file: str, edits: Sequence[str] = ()) -> str:
-        """A file of the wheel with these edits applied, each of which must be found."""
+        """A file of the wheel with those of the edits applied that concern it."""
         with zipfile.ZipFile(self.wheel) as archive:
             data = archive.read(file)
         for edit in self._edits(file):

@@ -82,8 +82,8 @@ def layouts(
 
 
 def test_upstream_does_not_fit_sm121(flashinfer: Sources, tmp_path: Path) -> None:
-    _, fp8, _ = layouts(flashinfer, (), SM121_PER_SM, tmp_path)
-    assert fp8 == (32, 117_312)
+    _, fp8, rotary = layouts(flashinfer, (), SM121_PER_SM, tmp_path)
+    assert (fp8, rotary) == ((32, 117_312), (32, 129_536))
     assert fp8[1] > SM121_PER_BLOCK
 
 

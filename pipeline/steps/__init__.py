@@ -1,0 +1,1 @@
+"""The steps of a build: programs with digests in and digests out."""

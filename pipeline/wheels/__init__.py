@@ -1,0 +1,1 @@
+"""Python wheels: the store, the download, the installation into a layer."""

@@ -7,11 +7,11 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
+from rich import progress as rich_progress
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
-    Progress as RichProgress,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
@@ -30,7 +30,7 @@ def readable(size: float) -> str:
 
 
 class Progress:
-    """How far a transfer is. This base class counts and shows nothing; it may be called from threads.
+    """How far a transfer is. This base class counts and shows nothing. Threads may share one.
 
     Use it as a context manager around the transfer.
     """
@@ -84,7 +84,7 @@ class PlainProgress(Progress):
 
     def _show(self) -> None:
         now, whole = time.monotonic(), (self.files, self.size)
-        if now < self._next and self.files < self.total_files or whole == self._last:
+        if (now < self._next and self.files < self.total_files) or whole == self._last:
             return
         self._next, self._last = now + _PLAIN_SECONDS, whole
         print(
@@ -100,7 +100,7 @@ class BarProgress(Progress):
 
     def __init__(self, console: Console) -> None:
         super().__init__()
-        self._bytes = RichProgress(
+        self._bytes = rich_progress.Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             DownloadColumn(),

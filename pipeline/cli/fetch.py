@@ -7,9 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.chain import BASES, BUILT, ROOT, Chain, load_chain
-from pipeline.errors import UsageError
+from pipeline.chain import BASES, BUILT, Chain, load_chain
 from pipeline.pins import Lock, LockedWheel, load_lock, lock_path
+
+from pipeline.errors import UsageError
 from pipeline.progress import progress_on, readable
 from pipeline.steps.fetch import DEFAULT_JOBS, fetch_all
 from pipeline.wheels.house import Wheelhouse, default_cache
@@ -65,10 +66,10 @@ def needed_wheels(lock: Lock, chain: Chain, base: str, to: str | None) -> list[L
     The base `wheels` is itself made of wheels; the image of another base holds its own already, so
     only what its stages change is needed.
     """
-    stages = chain.path(to) if to and to != ROOT else tuple(chain) if not to else ()
-    built = [stage for stage in stages if stage.on(base).state == BUILT]
-    inside = set(lock.select(base))
-    found = set(inside) if not lock.base(base).image else set[LockedWheel]()
-    for stage in built:
-        found |= set(lock.select(base, chain.groups(stage.name))) - (inside - found)
+    found = set[LockedWheel]() if lock.base(base).image else set(lock.select(base))
+    for stage in chain if to is None else chain.path(to):
+        if stage.on(base).state == BUILT:
+            parent = chain.built_ancestor(stage.name, base)
+            before = lock.select(base, chain.groups(parent))
+            found |= set(lock.select(base, chain.groups(stage.name))) - set(before)
     return sorted(found)

@@ -1,7 +1,8 @@
 """Bringing locked .debs into the store: from a mirror that the user names, or through apt.
 
-apt is asked because it knows the user's archive, proxies and credentials. A pool path names one file
-for as long as the archive keeps it, and the sha256 is the lock's, so no index of the archive is read.
+apt is asked because it knows the user's archive, proxies and credentials. A pool path names one
+file for as long as the archive keeps it, and the sha256 is the lock's, so no index of the archive
+is read.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class DebFetcher:
         self._count = itertools.count()
 
     def fetch(self, debs: Sequence[Deb], haul: Haul) -> None:
-        """Fetch `debs`; what came and faults go to `haul`. One file's fault does not stop the others."""
+        """Fetch `debs`; what came and faults go to `haul`. A file's fault does not stop others."""
         archives = [self._mirror] if self._mirror else apt_archives()
         if debs and not archives:
             haul.faults.append(

@@ -60,52 +60,35 @@ def fetch_all(
     wanted = list({a.sha256: a for a in artifacts}.values())
     missing = house.missing(wanted)
     haul = Haul()
+    if missing and offline:
+        raise _offline(missing, house)
     if missing:
-        if offline:
-            raise _offline(missing, house)
-        progress = progress or Progress()
-        with workspace(house.cache) as space:
+        shown = progress or Progress()
+        with workspace(house.cache) as space, shown:
             _check_space(missing, space, jobs)
-            _fetch_missing(missing, house, space, python, dated, debian_mirror, jobs, progress, haul)
-    size = sum(house.path(a.sha256).stat().st_size for a in wanted)
+            shown.begin("fetching", len(missing), total_size(missing))
+            debs = DebFetcher(
+                house, space, mirror=debian_mirror, dated=dated, jobs=jobs, progress=shown
+            )
+            debs.fetch([a for a in missing if isinstance(a, LockedDeb)], haul)
+            wheels = WheelFetcher(
+                house, space, python=python, dated=dated, jobs=jobs, progress=shown
+            )
+            untried = wheels.fetch([a for a in missing if isinstance(a, LockedWheel)], haul)
+        haul.raise_faults(untried)
     return Fetched(
         kept=len(wanted) - len(missing),
         came=len(missing),
-        size=size,
+        size=sum(house.path(a.sha256).stat().st_size for a in wanted),
         came_size=haul.size,
         warnings=tuple(sorted(haul.warnings)),
     )
 
 
-def _fetch_missing(
-    missing: list[LockedWheel | LockedDeb],
-    house: Wheelhouse,
-    space: Path,
-    python: str,
-    dated: str,
-    debian_mirror: str | None,
-    jobs: int,
-    progress: Progress,
-    haul: Haul,
-) -> None:
-    wheels = [a for a in missing if isinstance(a, LockedWheel)]
-    debs = [a for a in missing if isinstance(a, LockedDeb)]
-    minor = ".".join(python.split(".")[:2])
-    with progress:
-        progress.begin("fetching", len(missing), total_size(missing))
-        DebFetcher(
-            house, space, mirror=debian_mirror, dated=dated, jobs=jobs, progress=progress
-        ).fetch(debs, haul)
-        untried = WheelFetcher(
-            house, space, python=minor, dated=dated, jobs=jobs, progress=progress
-        ).fetch(wheels, haul)
-    haul.raise_faults(untried)
-
-
 def _offline(missing: list[LockedWheel | LockedDeb], house: Wheelhouse) -> OutsideTrouble:
-    """Nothing is wrong with the lock or the files: a source is out of reach, by the user's wish."""
+    """Exit status 3: lock and files are in order; a source is out of reach, by the user's wish."""
     return OutsideTrouble(
-        f"{len(missing)} locked files are not in {house.cache}, and --offline forbids to fetch them",
+        f"{len(missing)} locked files are not in {house.cache}, and --offline forbids fetching",
         hint="run `sm121-chain fetch` once where there is a network",
         details=[
             f"{a.filename} ({readable(a.size) if a.size else 'size unknown'})"
@@ -115,7 +98,7 @@ def _offline(missing: list[LockedWheel | LockedDeb], house: Wheelhouse) -> Outsi
 
 
 def _check_space(missing: list[LockedWheel | LockedDeb], space: Path, jobs: int) -> None:
-    """pip keeps a second copy of what it is fetching for a moment, so up to `jobs` files count twice."""
+    """pip keeps a second copy of a file for a moment, so up to `jobs` files count twice."""
     largest = sorted((a.size or 0 for a in missing), reverse=True)[:jobs]
     needed = total_size(missing) + sum(largest) + _MARGIN
     free = shutil.disk_usage(space).free

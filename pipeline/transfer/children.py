@@ -1,4 +1,4 @@
-"""Child processes that are ended together: by Ctrl-C, by an error, or by the death of this program."""
+"""Child processes that end together: by Ctrl-C, by an error, or when this program is killed."""
 
 from __future__ import annotations
 

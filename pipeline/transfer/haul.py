@@ -23,11 +23,6 @@ class Haul:
     warnings: list[str] = field(default_factory=list)
     faults: list[ChainError] = field(default_factory=list)
 
-    @property
-    def outside(self) -> bool:
-        """Whether a source did not do its part, so that asking it for more is of no use now."""
-        return any(isinstance(fault, OutsideTrouble) for fault in self.faults)
-
     def came(self, name: str, size: int) -> None:
         """Count a file that is in the store now; `size` in bytes."""
         self.fetched.append(name)

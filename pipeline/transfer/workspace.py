@@ -1,8 +1,8 @@
 """Directories for downloads in flight, inside the cache's own file system.
 
-Each belongs to one process, which holds a lock on it (flock, so the kernel gives it back however the
-process ends, and process numbers play no part: containers may share a cache). Whoever opens a new one
-first sweeps away those that nobody holds any more.
+Each belongs to one process, which holds a lock on it (flock, so the kernel gives it back however
+the process ends, and process numbers play no part: containers may share a cache). Whoever opens a
+new one first sweeps away those that nobody holds any more.
 """
 
 from __future__ import annotations

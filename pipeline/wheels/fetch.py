@@ -20,8 +20,8 @@ from pipeline.transfer.http import Vanished, stream
 from pipeline.wheels.house import Named, Wheelhouse, other_bytes
 from pipeline.wheels.pip import Answer, Wanted, download
 
-# A pip costs most of a second to start, and one that is interrupted leaves nothing: so a big file has
-# a pip of its own, and small ones share.
+# A pip costs most of a second to start, and one that is interrupted leaves nothing: so a big file
+# has a pip of its own, and small ones share.
 _BATCH_BYTES = 24_000_000
 _BATCH_FILES = 12
 
@@ -43,7 +43,7 @@ class _Batch:
     size: int = 0
 
     def fits(self, wheel: Wheel) -> bool:
-        """Whether the wheel may join: there is room, and pip takes one version of a project only."""
+        """Whether the wheel may join: there is room, and pip takes one version of a project."""
         return (
             len(self.wheels) < _BATCH_FILES
             and self.size + (wheel.size or 0) <= _BATCH_BYTES
@@ -69,7 +69,7 @@ def batches(wheels: Sequence[Wheel]) -> list[list[Wheel]]:
 class WheelFetcher:
     """Fetches wheels into `house` with up to `jobs` processes, below the directory `space`.
 
-    python    the target's Python, "3.11"
+    python    version of the target's Python ("3.11.2")
     dated     when the lock's entries were made, for the messages about what has gone since
     """
 
@@ -85,11 +85,12 @@ class WheelFetcher:
     ):
         self._house = house
         self._space = space
-        self._python = python
+        self._python = ".".join(python.split(".")[:2])
         self._dated = dated
         self._jobs = jobs
         self._progress = progress
         self._children = Children()
+        self._stuck = False  # a source did not do its part: asking for more is of no use now
         self._count = itertools.count()
 
     def fetch(self, wheels: Sequence[Wheel], haul: Haul) -> list[str]:
@@ -107,8 +108,8 @@ class WheelFetcher:
         running: set[Future[None]] = set()
         with ThreadPoolExecutor(self._jobs) as pool:
             try:
-                while running or (waiting and not haul.outside):
-                    while waiting and len(running) < self._jobs and not haul.outside:
+                while running or (waiting and not self._stuck):
+                    while waiting and len(running) < self._jobs and not self._stuck:
                         task, batch = waiting.pop(0)
                         running.add(pool.submit(task, batch, haul))
                     ended, running = wait(running, return_when=FIRST_COMPLETED)
@@ -132,6 +133,7 @@ class WheelFetcher:
                 for wheel in batch:
                     self._from_index([wheel], haul)
             else:
+                self._stuck |= answer.kind == "outside"
                 haul.faults.append(self._fault(batch, answer))
 
     def _ask(self, batch: list[Wheel], haul: Haul) -> Answer:

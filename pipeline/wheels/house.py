@@ -167,7 +167,7 @@ class Wheelhouse:
             for artifact in artifacts:
                 self._link(directory, artifact)
         except OSError as error:
-            raise OutsideTrouble(f"the wheels cannot be linked into {directory}: {error}") from error
+            raise OutsideTrouble(f"wheels cannot be linked into {directory}: {error}") from error
 
     def _link(self, directory: Path, artifact: Named) -> None:
         stored, named = self.path(artifact.sha256), directory / artifact.filename
@@ -193,7 +193,7 @@ class Wheelhouse:
             return ""
 
     def _record(self, sha256: str, seen: _Seen) -> None:
-        """Remember a hashed file. Without the record it is hashed again, so a failure is harmless."""
+        """Remember a hashed file. Without a record it is hashed again, so a failure is harmless."""
         with contextlib.suppress(OSError):
             self._verified.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(prefix=".new-", dir=self._verified)

@@ -23,20 +23,20 @@ Kind = Literal["came", "differs", "gone", "outside"]
 
 # Settings of the user that would change what is asked for, rather than where it is asked.
 _NOT_OURS = frozenset(
-    "PIP_" + name
+    f"PIP_{name}"
     for name in (
-        "ABI BUILD_CONSTRAINT CONSTRAINT DEST FORMAT_CONTROL GROUP IMPLEMENTATION LOG NO_BINARY"
-        " ONLY_BINARY PLATFORM PRE PROGRESS_BAR PYTHON_VERSION QUIET REPORT REQUIREMENT"
-        " REQUIRE_VIRTUALENV SRC UPLOADED_PRIOR_TO VERBOSE"
-    ).split()
+        *("ABI", "BUILD_CONSTRAINT", "CONSTRAINT", "DEST", "FORMAT_CONTROL", "GROUP"),
+        *("IMPLEMENTATION", "LOG", "NO_BINARY", "ONLY_BINARY", "PLATFORM", "PRE", "PROGRESS_BAR"),
+        *("PYTHON_VERSION", "QUIET", "REPORT", "REQUIREMENT", "REQUIRE_VIRTUALENV", "SRC"),
+        *("UPLOADED_PRIOR_TO", "VERBOSE"),
+    )
 )
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\S+ ?", re.MULTILINE)
-_HASHES = re.compile(r"Expected sha256 (?P<expected>[0-9a-f]{64}).*?Got\s+(?P<got>[0-9a-f]{64})", re.S)
+_HASHES = re.compile(r"Expected sha256 (?P<expected>\w{64}).*?Got\s+(?P<got>\w{64})", re.S)
 _LOCATIONS = re.compile(r"location\(s\) to search for versions of .*?:\n(?P<list>(?:\s*\* .*\n)*)")
 _YANKED = re.compile(
-    r"yanked version: '(?P<name>[^']+)' candidate.*?\n\s*Reason for being yanked: (?P<reason>[^\n]*)",
-    re.S,
+    r"yanked version: '(?P<name>[^']+)' candidate.*?\n\s*Reason for being yanked: (?P<reason>.*)"
 )
 _UNFETCHED = re.compile(r"Could not fetch URL (?P<url>\S+?)/?: (?P<why>.*) - skipping")
 _ANSWERED_NO = re.compile(r"\b(404|410) Client Error")
@@ -88,9 +88,9 @@ def download(
 
     Of everything on the index only files that carry one of the platform tags of the wanted files,
     and that have a wanted sha256 or none on the index, can be taken: pip drops those with another
-    digest while one fits, and it checks the digest of what it took. `directory` must not exist; pip's
-    own temporary files lie below it too, so it needs room for each file twice. `moved` is called
-    with the number of bytes as they come, and with a negative number for those of a failed run.
+    digest while one fits, and it checks the digest of what it took. `directory` must not exist;
+    pip's own temporary files lie below it too, so it needs room for each file twice. `moved` is
+    called with the number of bytes as they come, and a negative one for those of a failed run.
     """
     directory.mkdir()
     requirements, errors, log = (directory / n for n in ("wanted.txt", "errors", "log"))
@@ -117,8 +117,8 @@ def download(
     said = _ESCAPES.sub("", errors.read_text(encoding="utf-8", errors="replace"))
     logged = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     answer = judge(process.returncode, said, _STAMP.sub("", logged))
-    if answer.kind != "came":
-        moved(-counted)
+    came_size = sum(file.stat().st_size for file in (directory / "files").iterdir())
+    moved((came_size if answer.kind == "came" else 0) - counted)  # pip is silent of small files
     return answer
 
 
@@ -157,9 +157,7 @@ def judge(status: int, said: str, logged: str) -> Answer:
     if status == 0:
         return Answer("came", indexes=indexes, yanked=yanked)
     if "DO NOT MATCH THE HASHES" in said and (hashes := _HASHES.search(said)):
-        return Answer(
-            "differs", "other bytes", expected=hashes["expected"], got=hashes["got"], indexes=indexes
-        )
+        return Answer("differs", expected=hashes["expected"], got=hashes["got"], indexes=indexes)
     if _FILE_GONE.search(said):
         return Answer("gone", "the index lists the file, but it is not there", indexes=indexes)
     if _NO_MATCH in said:

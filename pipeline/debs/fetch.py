@@ -129,13 +129,13 @@ class DebFetcher:
             left, faults = list(debs), dict[str, ChainError]()
             for archive in archives:
                 told = ask(left, archive)
-                # Other bytes from one archive weigh more than the absence of the file in the next.
-                faults = {d.path: _heavier(faults.get(d.path), told.get(d.path)) for d in left}
                 for deb in left:
                     if deb.path not in told:
                         haul.came(deb.path, self._house.path(deb.sha256).stat().st_size)
                         self._progress.done()
                 left = [d for d in left if d.path in told]
+                for path, fault in told.items():
+                    faults[path] = _heavier(faults.get(path, fault), fault)
                 if not left:
                     return
             haul.faults.extend(dict.fromkeys(faults[d.path] for d in left))
@@ -218,7 +218,6 @@ def _apt_cause(said: Sequence[str], deb: Deb) -> str:
     return next((line[3:] for line in said if line.startswith("E: ")), "it gave no reason")
 
 
-def _heavier(one: ChainError | None, other: ChainError | None) -> ChainError:
+def _heavier(one: ChainError, other: ChainError) -> ChainError:
     """The fault that says more: other bytes, then absence, then an archive out of reach."""
-    faults = [fault for fault in (one, other) if fault is not None]
-    return min(faults, key=lambda f: (isinstance(f, OutsideTrouble), "artifact-gone" in f.message))
+    return min(one, other, key=lambda f: (isinstance(f, OutsideTrouble), "gone" in f.message))

@@ -114,6 +114,11 @@ class LayerWriter:
     def __contains__(self, path: str) -> bool:
         return path in self._seen
 
+    def get(self, path: str) -> Entry | None:
+        """Return what this layer holds at `path` so far."""
+        number = self._seen.get(path)
+        return None if number is None else self._entries[number]
+
     def add_directory(self, path: str, mode: int = 0o755) -> None:
         """Add a directory. The same directory again is fine, with another mode it is refused."""
         known = self._seen.get(path)

@@ -21,6 +21,7 @@ WHOLE = 1024 * 1024  # bytes: up to this size a member is read in one piece
 _INPUT = 256 * 1024
 _LOCAL_HEADER = struct.Struct("<4sHHHHHLLLHH")
 _SIGNATURE = b"PK\x03\x04"
+_SLACK = 256  # bytes: room for a name that is not ASCII and for extra fields
 _UTF8_NAME = 0x800
 _RAW_DEFLATE = -zlib.MAX_WBITS
 
@@ -60,6 +61,7 @@ class Member(io.RawIOBase):
         self._count = 0
         self._ahead = b""
         self._tail = b""
+        self._read_ahead = b""
         self._inflate = (
             zlib.decompressobj(_RAW_DEFLATE) if info.compress_type == zipfile.ZIP_DEFLATED else None
         )
@@ -116,19 +118,25 @@ class Member(io.RawIOBase):
         )
 
     def _start(self) -> None:
-        header = os.pread(self._file, _LOCAL_HEADER.size, self._info.header_offset)
-        if len(header) != _LOCAL_HEADER.size or not header.startswith(_SIGNATURE):
+        """Find the data behind the local header; small members come with the same read."""
+        at = self._info.header_offset
+        more = len(self.path) + _SLACK + min(self._left, _INPUT)
+        head = os.pread(self._file, _LOCAL_HEADER.size + more, at)
+        if len(head) < _LOCAL_HEADER.size or not head.startswith(_SIGNATURE):
             raise self._refusal("has no local header: the wheel is damaged")
-        fields = _LOCAL_HEADER.unpack(header)
+        fields = _LOCAL_HEADER.unpack_from(head)
         flags, name_size, extra_size = fields[2], fields[9], fields[10]
-        at = self._info.header_offset + _LOCAL_HEADER.size
-        name = os.pread(self._file, name_size, at)
+        name = head[_LOCAL_HEADER.size : _LOCAL_HEADER.size + name_size]
         if name != self.path.encode("utf-8" if flags & _UTF8_NAME else "cp437", "replace"):
             raise self._refusal("has another name in its local header")
-        self._position = at + name_size + extra_size
+        start = _LOCAL_HEADER.size + name_size + extra_size
+        self._position = at + start
+        self._read_ahead = head[start : start + self._left]
 
     def _take(self, size: int) -> bytes:
-        data = os.pread(self._file, min(size, self._left), self._position)
+        size = min(size, self._left)
+        data, self._read_ahead = self._read_ahead[:size], self._read_ahead[size:]
+        data = data or os.pread(self._file, size, self._position)
         if not data and self._left:
             raise self._refusal("is cut off: the wheel is truncated")
         self._position += len(data)
@@ -157,7 +165,7 @@ class Member(io.RawIOBase):
         assert self._inflate is not None
         try:
             while not self._inflate.eof:
-                piece = self._tail or self._take(_INPUT if self.size > WHOLE else self._left)
+                piece = self._tail or self._take(_INPUT)
                 data = self._inflate.decompress(piece, size)
                 self._tail = self._inflate.unconsumed_tail
                 if data:

@@ -82,13 +82,14 @@ class Expectation:
     `label` names the source ("v8", "pylock.toml"), "" for none. `environment` is the PEP 508 marker
     environment of the image's Python and platform. `sites` are its site-packages directories, from
     the root; without any, all that are found count. `extras` are those that the lock's own
-    requirements ask for, by normalised name.
+    requirements ask for, by normalised name. `ledger` is None for a lock that keeps none: then
+    its pins themselves are what is intended.
     """
 
     environment: Mapping[str, str]
     label: str = ""
     distributions: tuple[LockedDistribution, ...] | None = None
-    ledger: tuple[LedgerEntry, ...] = ()
+    ledger: tuple[LedgerEntry, ...] | None = None
     known: tuple[KnownFault, ...] = ()
     patches: tuple[PatchExpectation, ...] = ()
     sites: tuple[str, ...] = ()

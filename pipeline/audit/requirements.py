@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from pipeline.audit.expectation import Expectation, LedgerEntry
 from pipeline.audit.report import INHERITED, INTENDED, NEW, Unsatisfied
-from pipeline.inventory.distributions import Distribution, Inventory
+from pipeline.inventory.distributions import Distribution, Inventory, same_version
 
 # "torch 2.13.0 wants ==2.29.7": who, at which version, wants what.
 _AGAINST = re.compile(r"(?P<who>\S+)(?: \S+)? wants (?P<what>.+)")
@@ -56,10 +56,10 @@ class Requirements:
                 continue
             version = target[0].version if target else ""
             identity = (dependant.name, text, version)
-            entry = self._intended(dependant, requirement, version)
-            kind = INTENDED if entry else INHERITED if identity in inherited else NEW
+            why = self._why(dependant, requirement, version)
+            kind = INTENDED if why else INHERITED if identity in inherited else NEW
             layer = max(dependant.layer, *(one.layer for one in target), 0)
-            found.add(Unsatisfied(*identity, kind, layer, entry.why if entry else ""))
+            found.add(Unsatisfied(*identity, kind, layer, why))
         return tuple(sorted(found))
 
     @cached_property
@@ -97,10 +97,10 @@ class Requirements:
 
     def _extras(self) -> Mapping[str, frozenset[str]]:
         """Extras that are asked for, by distribution: by the lock, or by another distribution."""
-        known = {
-            canonicalize_name(name): set(all_) for name, all_ in self.expectation.extras.items()
-        }
-        for entry in self.expectation.ledger:
+        known: dict[str, set[str]] = {}
+        for name, asked in self.expectation.extras.items():
+            known[canonicalize_name(name)] = set(asked)
+        for entry in self.expectation.ledger or ():
             requirement = Requirement(entry.requirement)
             known.setdefault(canonicalize_name(requirement.name), set()).update(requirement.extras)
         pending = list(self.inventory.distributions)
@@ -114,18 +114,30 @@ class Requirements:
                     pending.extend(self.inventory.by_name.get(name, ()))
         return {name: frozenset(extras) for name, extras in known.items()}
 
-    def _intended(
-        self, dependant: Distribution, requirement: Requirement, found: str
-    ) -> LedgerEntry | None:
-        """Return the override that means exactly this: found is what it holds, and it names who
-        wants what instead. What it does not name is not intended."""
+    def _why(self, dependant: Distribution, requirement: Requirement, found: str) -> str:
+        """Return why this is intended, "" when it is not.
+
+        An override means exactly this when what is found is what it holds, and it names who wants
+        what instead. A lock without a ledger means its pins.
+        """
+        if not found:
+            return ""
+        name = canonicalize_name(requirement.name)
+        if self.expectation.ledger is None:
+            pins = [(dependant.name, dependant.version), (name, found)]
+            held = all(self._is_pinned(*pin) for pin in pins)
+            return f"the lock pins {name} {found}" if held else ""
         for entry in self.expectation.ledger:
             override = Requirement(entry.requirement)
-            if canonicalize_name(override.name) != canonicalize_name(requirement.name):
+            if canonicalize_name(override.name) != name or not meets(override, found):
                 continue
-            if found and meets(override, found) and _named(entry, dependant, requirement):
-                return entry
-        return None
+            if _named(entry, dependant, requirement):
+                return entry.why
+        return ""
+
+    def _is_pinned(self, name: str, version: str) -> bool:
+        pin = self.expectation.pins.get(name)
+        return pin is not None and pin.version is not None and same_version(pin.version, version)
 
 
 def _named(entry: LedgerEntry, dependant: Distribution, requirement: Requirement) -> bool:

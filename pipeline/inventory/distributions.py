@@ -256,15 +256,16 @@ def _check_directory(info: _Info, metadata: Metadata) -> None:
     parts = _stem(info).split("-")
     for cut in range(1, len(parts)):
         name, version = "-".join(parts[:cut]), "-".join(parts[cut:])
-        if canonicalize_name(name) == canonicalize_name(metadata.name) and _same_version(
-            version, metadata.version
+        if canonicalize_name(name) == canonicalize_name(metadata.name) and same_version(
+            version.replace("_", "-"), metadata.version
         ):
             return
     raise Unreadable(f"METADATA says {metadata.name} {metadata.version}, its directory does not")
 
 
-def _same_version(one: str, other: str) -> bool:
+def same_version(one: str, other: str) -> bool:
+    """Whether two texts are one version (PEP 440), local part included; other texts if equal."""
     try:
-        return Version(one.replace("_", "-")) == Version(other)
+        return Version(one) == Version(other)
     except InvalidVersion:
         return one == other

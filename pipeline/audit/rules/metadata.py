@@ -50,5 +50,5 @@ def broken(context: Context) -> Iterator[Finding]:
             f"{one.path.rpartition('/')[2]}: {one.problem}",
             path=one.path,
             layer=one.layer,
-            fix="remove the directory, and install the distribution anew if it is meant to be there",
+            fix="remove the directory; install the distribution anew if it is meant to be there",
         )

@@ -1,4 +1,4 @@
-"""Patches must stand in the merged tree of the final image, not only in the layer that wrote them."""
+"""Patches must stand in the merged tree of the image, not only in the layer that wrote them."""
 
 from __future__ import annotations
 

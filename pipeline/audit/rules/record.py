@@ -24,7 +24,7 @@ def rows(context: Context) -> Iterator[Finding]:
             yield context.finding(
                 "record-row-outside-root",
                 one.name,
-                f"its RECORD names files outside of the installation: {', '.join(outside[one.path])}",
+                f"its RECORD leaves the installation: {', '.join(outside[one.path])}",
                 path=path,
                 layer=one.layer,
                 fix="do not trust this wheel; nothing that these rows name was looked at",

@@ -12,7 +12,7 @@ _SEVERITIES = {INTENDED: NOTE, INHERITED: WARNING, NEW: ERROR}
 
 
 def requirements(context: Context) -> Iterator[Finding]:
-    """Every requirement whose marker holds in the image is met there, or the ledger says why not."""
+    """Every requirement whose marker holds in the image is met, or the ledger says why not."""
     for one in context.unsatisfied:
         there = f"{one.found} is there" if one.found else "it is not there"
         yield context.finding(

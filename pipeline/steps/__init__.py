@@ -1,1 +1,1 @@
-"""The steps of a build: programs with digests in and digests out."""
+"""Steps: programs with digests in and digests out. They do not know which engine runs them."""

@@ -1,1 +1,1 @@
-"""Python wheels: the store, the download, the installation into a layer."""
+"""Wheels: find, verify, install into a layer, remove."""

@@ -1,0 +1,251 @@
+"""The draft of a stage: the parent's tree with what goes and what comes, before a byte is written.
+
+It answers what the image would be ("which content has this path now?") and ends as an Order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from packaging.version import Version
+
+from pipeline.errors import Refusal
+from pipeline.inventory.distributions import Inventory, read_inventory
+from pipeline.inventory.ownership import Ownership
+from pipeline.oci.index import DIRECTORY
+from pipeline.oci.view import LayersView
+from pipeline.steps.order import NewFile, Order
+from pipeline.wheels.conflicts import Owned, resolve_conflicts
+from pipeline.wheels.destination import Plan
+from pipeline.wheels.known import Known
+from pipeline.wheels.layer import WheelFile, plan_wheel
+from pipeline.wheels.record import update_record
+from pipeline.wheels.remove import removal
+from pipeline.wheels.source import StrictWheel
+from pipeline.wheels.target import Target
+
+
+class Draft:
+    """A stage on top of `view`. Building one plans removals and installs, and verifies them.
+
+    `removed` and `installed` are the lock's delta: {name, version, filename, sha256}, the latter
+    with the wheel's place on disk. Raises Refusal for what cannot be removed or installed.
+    """
+
+    def __init__(
+        self,
+        view: LayersView,
+        target: Target,
+        known: Sequence[Known],
+        *,
+        removed: Sequence[Mapping[str, Any]],
+        installed: Sequence[tuple[Mapping[str, Any], Path]],
+    ):
+        self.target = target
+        self.site = target.site_packages.lstrip("/")
+        self.patched: dict[str, tuple[str, str]] = {}
+        self._view = view
+        self._known = known
+        self._installed = {wheel["name"]: (wheel, path) for wheel, path in installed}
+        self._new: dict[str, NewFile] = {}
+        self._contents: dict[str, bytes] = {}
+        self._overrides: dict[str, dict[str, str]] = {}
+        self._inventory: Inventory = read_inventory(view, [target.site_packages])
+        self._ownership = Ownership(self._inventory, view.tree)
+        self._leaving = {wheel["name"] for wheel in removed}
+        self._whiteouts = self._plan_removals(removed)
+        self._plans: dict[str, Plan] = {
+            name: plan_wheel(WheelFile(path, wheel["filename"]), target, known)
+            for name, (wheel, path) in self._installed.items()
+        }
+        self._leave_out = self._plan_conflicts()
+        self._sources = {
+            path: (name, file.member)
+            for name, plan in self._plans.items()
+            for path, file in plan.files.items()
+            if path not in self._leave_out.get(name, {})
+        }
+
+    def _plan_removals(self, removed: Sequence[Mapping[str, Any]]) -> dict[str, None]:
+        gone: dict[str, None] = {}
+        missing = []
+        for wheel in removed:
+            distribution = self._inventory.the_one(wheel["name"])
+            if distribution is None or Version(distribution.version) != Version(wheel["version"]):
+                found = [d.version for d in self._inventory.by_name.get(wheel["name"], ())]
+                missing.append(
+                    f"{wheel['name']} {wheel['version']}: the parent has"
+                    f" {', '.join(found) or 'none'}"
+                )
+        if missing:
+            raise Refusal(
+                "the parent image does not hold what is to be removed",
+                details=missing,
+                hint="the lock and the parent disagree; audit the parent",
+            )
+        for path in removal(self._ownership, self._leaving):
+            gone[path] = None
+        return gone
+
+    def _plan_conflicts(self) -> dict[str, dict[str, str]]:
+        owned = {
+            path: Owned(claim.distribution.name, claim.located.entry.sha256)
+            for path, claims in self._ownership.owners.items()
+            for claim in claims
+            if claim.distribution.name not in self._leaving and claim.located is not None
+        }
+        return resolve_conflicts(
+            list(self._plans.values()), self.target, owned=owned, known=self._known
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would change."""
+        return not (self._whiteouts or self._new or self._installed)
+
+    @cached_property
+    def versions(self) -> Mapping[str, Version]:
+        """The distributions of the finished stage by canonical name."""
+        versions = {
+            d.name: Version(d.version)
+            for d in self._inventory.distributions
+            if d.name not in self._leaving
+        }
+        for name, (wheel, _) in self._installed.items():
+            versions[name] = Version(wheel["version"])
+        return versions
+
+    def distribution_files(self, name: str) -> list[str]:
+        """Return the files of a distribution in the finished stage, relative to site-packages."""
+        if name in self._plans:
+            paths = list(self._plans[name].files)
+        else:
+            one = self._inventory.the_one(name)
+            claims = self._ownership.claims if one else ()
+            paths = [claim.path for claim in claims if claim.distribution is one]
+        prefix = self.site + "/"
+        return [path[len(prefix) :] for path in paths if path.startswith(prefix)]
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of an image path in the finished stage, None if there is no file."""
+        if path in self._new:
+            return self._contents[self._new[path].sha256]
+        if path in self._sources:
+            name, member = self._sources[path]
+            override = self._overrides.get(name, {}).get(path)
+            if override:
+                return self._contents[override]
+            wheel, file = self._installed[name]
+            with StrictWheel.open(file, wheel["filename"], self._known) as source:
+                return source.read_member(member) if member else None
+        real = self._view.tree.real_path(path)
+        if real is None or self._is_gone(real):
+            return None
+        found = self._view.tree.get(real)
+        if found is None or not found.entry.has_content:
+            return None
+        return self._view.read_many([real])[real]
+
+    def read_site(self, path: str) -> bytes | None:
+        """Return the content of a path relative to site-packages."""
+        return self.read(f"{self.site}/{path}")
+
+    def patch(self, path: str, data: bytes, before: str) -> None:
+        """Replace the content of an existing file, with its owner's RECORD and stale bytecode.
+
+        `path` is relative to site-packages, `before` the hex sha256 of the file as it was.
+        """
+        place = f"{self.site}/{path}"
+        sha256 = self._keep(data)
+        self.patched[place] = (before, sha256)
+        if place in self._sources:
+            name, _ = self._sources[place]
+            self._overrides.setdefault(name, {})[place] = sha256
+            return
+        real = self._view.tree.real_path(place) or place
+        mode = self._view.tree.nodes[real].entry.mode
+        self._new[real] = NewFile(real, mode, sha256, len(data))
+        self._drop_bytecode(real)
+        self._rewrite_records(real, sha256, len(data))
+
+    def put(self, path: str, data: bytes, mode: int) -> None:
+        """Add a file at an image path; a link on the way is followed, as the runtime will."""
+        parent, base = posixpath.split(path)
+        real = posixpath.join(self._view.tree.real_path(parent) or parent, base)
+        self._new[real] = NewFile(real, mode, self._keep(data), len(data))
+
+    def _keep(self, data: bytes) -> str:
+        sha256 = hashlib.sha256(data).hexdigest()
+        self._contents[sha256] = data
+        return sha256
+
+    def _is_gone(self, path: str) -> bool:
+        while path:
+            if path in self._whiteouts:
+                return True
+            path = path.rpartition("/")[0]
+        return False
+
+    def _drop_bytecode(self, path: str) -> None:
+        parent, base = posixpath.split(path)
+        stem, suffix = posixpath.splitext(base)
+        if suffix != ".py":
+            return
+        for found in self._view.tree.under(f"{parent}/__pycache__"):
+            name = posixpath.basename(found.entry.path)
+            if name.startswith(f"{stem}.") and name.endswith(".pyc"):
+                self._whiteouts[found.entry.path] = None
+
+    def _rewrite_records(self, path: str, sha256: str, size: int) -> None:
+        for claim in self._ownership.owners.get(path, ()):
+            distribution = claim.distribution
+            if distribution.name in self._leaving:
+                continue
+            record = f"{distribution.path}/RECORD"
+            data = self.read(record)
+            if data is None:
+                continue
+            new = update_record(data, {claim.row.path: (sha256, size)})
+            mode = self._view.tree.nodes[record].entry.mode
+            self._new[record] = NewFile(record, mode, self._keep(new), len(new))
+
+    def merged_hashes(self) -> dict[str, str]:
+        """Return path -> hex sha256 of every file of the finished stage."""
+        hashes = {
+            path: node.entry.sha256
+            for path, node in self._view.tree.nodes.items()
+            if node.entry.sha256 and not self._is_gone(path)
+        }
+        for path, (name, _) in self._sources.items():
+            override = self._overrides.get(name, {}).get(path)
+            hashes[path] = override or self._plans[name].files[path].sha256
+        hashes.update((path, file.sha256) for path, file in self._new.items())
+        return hashes
+
+    def order(self) -> tuple[Order, Mapping[str, bytes]]:
+        """Return the finished order and the contents that it names."""
+        order = Order(
+            # What comes again needs no whiteout: the new entry covers the old one.
+            whiteouts=sorted(
+                path
+                for path in self._whiteouts
+                if path not in self._new and path not in self._sources
+            ),
+            files=[self._new[path] for path in sorted(self._new)],
+            wheels=[self._installed[name][0] for name in sorted(self._installed)],
+            leave_out=self._leave_out,
+            overrides=self._overrides,
+            directories={
+                path: node.entry.mode
+                for path, node in self._view.tree.nodes.items()
+                if node.entry.type == DIRECTORY and node.entry.mode != 0o755
+            },
+        )
+        used = {file.sha256 for file in order.files}
+        used.update(sha for files in self._overrides.values() for sha in files.values())
+        return order, {sha256: self._contents[sha256] for sha256 in sorted(used)}

@@ -19,8 +19,8 @@ import pytest
 
 from pipeline.errors import OutsideTrouble, Refusal
 from pipeline.pins import LockedDeb, LockedWheel
-from pipeline.steps import fetch as module
-from pipeline.steps.fetch import Fetched, fetch_all
+from pipeline.transfer import fetch as module
+from pipeline.transfer.fetch import Fetched, fetch_all
 from pipeline.wheels.house import Wheelhouse
 
 Make = Callable[..., tuple[LockedWheel, bytes]]
@@ -29,7 +29,7 @@ _FETCHER = """
 import sys
 from pathlib import Path
 from pipeline.pins import LockedWheel
-from pipeline.steps.fetch import fetch_all
+from pipeline.transfer.fetch import fetch_all
 from pipeline.wheels.house import Wheelhouse
 wheels = [LockedWheel(*line.split()[:3], int(line.split()[3]), line.split()[4])
           for line in Path(sys.argv[2]).read_text().splitlines()]

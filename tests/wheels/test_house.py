@@ -104,9 +104,7 @@ def test_changed_file_is_discarded(house: Wheelhouse, same_size_and_mtime: bool)
     assert house.missing([item]) == [item]
 
 
-def test_touched_file_with_right_bytes_is_hashed_once(
-    house: Wheelhouse, hashed: list[str]
-) -> None:
+def test_touched_file_with_right_bytes_is_hashed_once(house: Wheelhouse, hashed: list[str]) -> None:
     item = bring(house, b"bytes")
     house.path(item.sha256).touch()
     hashed.clear()

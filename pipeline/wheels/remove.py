@@ -1,17 +1,17 @@
-"""What goes when distributions are removed from an image.
+"""What goes when a distribution is removed from an image.
 
-Only the merged tree and the RECORDs decide ("Recording installed projects", PEP 376, PEP 627);
-nothing is read from a disk.
+Format of RECORD: "Recording installed projects" (PEP 376, PEP 627). Only the merged tree and the
+RECORD decide; nothing is read from disk.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import posixpath
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from pipeline.errors import Refusal
-from pipeline.inventory.distributions import Distribution
-from pipeline.inventory.ownership import Ownership, claimed_path
 from pipeline.oci.index import DIRECTORY
 from pipeline.oci.tree import Tree
 from pipeline.wheels.target import Target
@@ -19,73 +19,77 @@ from pipeline.wheels.target import Target
 _CACHE = "__pycache__"
 
 
-def removal(ownership: Ownership, leaving: Collection[str]) -> list[str]:
-    """Return the paths of the image, sorted, that go with the distributions named in `leaving`.
+def record_paths(record: bytes, target: Target, distribution: str) -> list[str]:
+    """Return the image paths (no leading slash) that an installed RECORD names, in its order.
 
-    These are what their RECORDs name, the bytecode of sources that go, and all of their dist-info
-    directories; not what a distribution that stays names too, and not what is not there. Rows may
-    climb out of site-packages (`../../../bin/x`), not out of the installation's prefix. Raises one
-    Refusal for every row that does, and for a distribution without RECORD.
+    Rows may climb out of site-packages (`../../../bin/x`), not out of the target's prefix. Raises
+    one Refusal for all rows that do, and for a RECORD that cannot be read.
     """
-    tree = ownership.tree
-    named: set[str] = set()
-    kept: set[str] = set()
-    problems: list[str] = []
-    for distribution in ownership.inventory.distributions:
-        if distribution.name not in leaving:
-            kept.update(path for _, path in _rows(tree, distribution) if path)
+    try:
+        rows = list(csv.reader(io.StringIO(record.decode("utf-8"), newline="")))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refusal(f"{distribution}: its RECORD is unreadable: {error}") from error
+    paths: list[str] = []
+    outside: list[str] = []
+    for row in rows:
+        if not row:
             continue
-        if distribution.record is None:
-            problems.append(f"{distribution.path} has no RECORD")
-            continue
-        prefix = distribution.site.partition("/lib/")[0] + "/"
-        for row, path in _rows(tree, distribution):
-            if path is None or not path.startswith(prefix):
-                problems.append(f"{distribution.name}: {row!r} is outside /{prefix}")
-            else:
-                named.add(path)
-        named.update(node.entry.path for node in tree.under(distribution.path))
-    if problems:
+        path = posixpath.normpath(_join(target.site_packages, row[0]))
+        if row[0] and "\0" not in row[0] and path.startswith(target.prefix + "/"):
+            paths.append(path.removeprefix("/"))
+        else:
+            outside.append(row[0])
+    if outside:
         raise Refusal(
-            f"{len(problems)} rows of RECORD name nothing that may be removed: {problems[0]}",
-            hint="look at the image; nothing of it is removed",
-            details=problems,
+            f"{distribution}: its RECORD names {len(outside)} paths outside {target.prefix}",
+            hint="look at the image: these are not removed, and neither is anything else",
+            details=[repr(path) for path in outside],
         )
-    gone = {path for path in named - kept if _is_file(tree, path)}
-    return sorted(gone | (_bytecode(tree, gone) - kept))
+    return paths
 
 
-def whiteouts(
-    tree: Tree, gone: Iterable[str], target: Target, *, coming: Collection[str] = ()
-) -> list[str]:
-    """Return the whiteouts, sorted, with which the paths `gone` leave `tree`.
+def _join(directory: str, path: str) -> str:
+    """Join without letting `..` above the root count as the root, as a file system would."""
+    joined = posixpath.join(directory, path)
+    depth = 0
+    for part in joined.split("/"):
+        if part == "..":
+            depth -= 1
+            if depth < 0:
+                return ""
+        elif part not in ("", "."):
+            depth += 1
+    return joined
 
-    A directory of which nothing is left goes as one whiteout, unless something of `coming` (what
-    the same layer brings) is below it: a directory in place of its own whiteout is no longer
-    opaque once an overlay file system has it, and the old content would shine through. The scheme's
-    own directories stay. A path that comes again needs no whiteout.
+
+def removed_files(tree: Tree, paths: Iterable[str], *, kept: Collection[str] = ()) -> set[str]:
+    """Return what goes of `tree` with the files `paths` of distributions. All are image paths.
+
+    `kept` are files that another distribution owns too; they stay. The .pyc of a .py that goes is
+    stale, and goes with it, and so does all of a dist-info whose RECORD goes: what others left in
+    it would be a broken distribution. Paths that the tree does not hold any more are left out.
     """
-    coming = set(coming)
-    gone = set(gone) - coming
-    touched = _with_parents(gone)
-    stay = _with_parents(base.strip("/") for base in target.scheme("").values())
-    stay |= _with_parents(coming)
-    stay |= _with_parents(path for path in tree.nodes if path not in touched)
-    result = gone | (touched - stay)
-    return sorted(path for path in result if not any(up in result for up in _parents(path)))
+    kept = frozenset(kept)
+    gone = {path for path in paths if path not in kept and _is_file(tree, path)}
+    infos = {posixpath.dirname(path) for path in gone if path.endswith(".dist-info/RECORD")}
+    left = {node.entry.path for info in infos for node in tree.under(info)}
+    gone |= {path for path in left - kept if _is_file(tree, path)}
+    return gone | (_bytecode(tree, gone) - kept)
 
 
-def _rows(tree: Tree, distribution: Distribution) -> Iterator[tuple[str, str | None]]:
-    """Yield each row with its path: links on the way are followed, the last part is not."""
-    real: dict[str, str] = {}
-    for row in distribution.record or ():
-        path = claimed_path(distribution.site, row.path)
-        if path is not None:
-            parent, base = posixpath.split(path)
-            if parent not in real:
-                real[parent] = tree.real_path(parent) or parent
-            path = posixpath.join(real[parent], base)
-        yield row.path, path
+def whiteouts(tree: Tree, gone: Collection[str], arriving: Collection[str]) -> list[str]:
+    """Return the whiteouts, sorted, that remove the files `gone`, for a layer that adds `arriving`.
+
+    A directory of which nothing is left goes as one whiteout, unless something arrives below it: a
+    layer that removes a directory and makes it again is undone by overlay file systems, which would
+    show the old files in the new directory.
+    """
+    gone = set(gone)
+    touched = _parents(gone)
+    # Whatever is left keeps its parents; layers of other makers need not name these themselves.
+    stay = _parents(path for path in tree.nodes if path not in gone and path not in touched)
+    result = gone | (touched - stay - _parents(arriving))
+    return sorted(path for path in result if not any(above in result for above in _above(path)))
 
 
 def _is_file(tree: Tree, path: str) -> bool:
@@ -94,7 +98,7 @@ def _is_file(tree: Tree, path: str) -> bool:
 
 
 def _bytecode(tree: Tree, gone: Collection[str]) -> set[str]:
-    """Return the bytecode of sources that go: `__pycache__/a.*.pyc` (PEP 3147) and `a.pyc`."""
+    """Return the cached bytecode of sources that go: `a.py` -> `__pycache__/a.*.pyc` (PEP 3147)."""
     sources = {posixpath.split(path) for path in gone if path.endswith(".py")}
     found = set()
     for path in tree.nodes:
@@ -102,23 +106,21 @@ def _bytecode(tree: Tree, gone: Collection[str]) -> set[str]:
             continue
         directory, base = posixpath.split(path)
         parent, cache = posixpath.split(directory)
-        cached = cache == _CACHE and (parent, base.split(".", 1)[0] + ".py") in sources
-        if cached or (directory, base[:-1]) in sources:
+        legacy = (directory, base[:-1]) in sources
+        if legacy or (cache == _CACHE and (parent, base.split(".", 1)[0] + ".py") in sources):
             found.add(path)
     return found
 
 
-def _parents(path: str) -> Iterator[str]:
+def _above(path: str) -> Iterable[str]:
     while path := posixpath.dirname(path):
         yield path
 
 
-def _with_parents(paths: Iterable[str]) -> set[str]:
-    """Return the paths with every directory above them."""
+def _parents(paths: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for path in paths:
-        found.add(path)
-        for parent in _parents(path):
+        for parent in _above(path):
             if parent in found:
                 break
             found.add(parent)

@@ -66,7 +66,7 @@ def conflicts(
     """Return the paths below site-packages that a refusal names, whatever the order."""
     found = set()
     for order in itertools.permutations(files):
-        with pytest.raises(Refusal, match="^file-conflict: ") as caught:
+        with pytest.raises(Refusal, match=r"^file-conflict: ") as caught:
             judge(list(order), known, owned)
         found.add(tuple(caught.value.details))
     assert len(found) == 1

@@ -98,6 +98,6 @@ def test_arguments_go_through_a_process_pool(tmp_path: Path) -> None:
 def test_a_refusal_leaves_nothing(tmp_path: Path) -> None:
     files = small(tmp_path)
     files[0].path.write_bytes(b"no wheel")
-    with pytest.raises(Refusal, match="b_second-1.0-py3-none-any.whl"):
+    with pytest.raises(Refusal, match=r"b_second-1\.0-py3-none-any\.whl"):
         write_wheel_layer(files, tmp_path / "blob", Target(), epoch=0, level=3)
     assert not (tmp_path / "blob").exists()

@@ -2,102 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from pathlib import Path
+import csv
+import io
+from collections.abc import Collection, Sequence
 
 import pytest
 
 from pipeline.errors import Refusal
-from pipeline.inventory.distributions import read_inventory
-from pipeline.inventory.ownership import Ownership
-from pipeline.oci.layer import LayerWriter
-from pipeline.oci.view import LayersView
-from pipeline.wheels.install import record_bytes
-from pipeline.wheels.remove import removal, whiteouts
+from pipeline.oci.index import DIRECTORY, FILE, SYMLINK, Entry
+from pipeline.oci.tree import Tree
+from pipeline.wheels.remove import record_paths, removed_files, whiteouts
 from pipeline.wheels.target import Target
 
 SITE = "usr/local/lib/python3.11/dist-packages"
-Files = dict[str, str]
+INFO = "a-1.0.dist-info"
 
 
-class Image:
-    """An image of a few distributions, as an ownership."""
-
-    def __init__(self, directory: Path):
-        self.writer = LayerWriter(directory / "blob", epoch=0, level=1, threads=1)
-        self.blob = directory / "blob"
-
-    def add(self, name: str, files: Collection[str], rows: Collection[str] | None = None) -> Image:
-        """Add a distribution; `files` and `rows` are relative to site-packages."""
-        info = f"{name}-1.0.dist-info"
-        for file in [*files, f"{info}/METADATA"]:
-            data = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode()
-            path = f"{SITE}/{file}" if not file.startswith("/") else file[1:]
-            if path not in self.writer:
-                self.writer.add_file(path, data, len(data))
-        named = [*(rows if rows is not None else files), f"{info}/METADATA"]
-        record = record_bytes([(row, "00" * 32, 0) for row in named], f"{info}/RECORD")
-        self.writer.add_file(f"{SITE}/{info}/RECORD", record, len(record))
-        return self
-
-    def ownership(self) -> Ownership:
-        index = self.writer.close()
-        view = LayersView("test", [(self.blob, index)], [], {})
-        return Ownership(read_inventory(view, ["/" + SITE]), view.tree)
+def record(rows: Sequence[str]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows((row, "", "") for row in rows)
+    return text.getvalue().encode()
 
 
-def gone(ownership: Ownership, *leaving: str) -> list[str]:
-    return [path.removeprefix(SITE + "/") for path in removal(ownership, leaving)]
+def tree(*files: str, directories: bool = True) -> Tree:
+    """Return a tree of files below site-packages, or below the root when they start with /."""
+    entries: dict[str, Entry] = {}
+    for file in files:
+        path = file[1:] if file.startswith("/") else f"{SITE}/{file}"
+        parent = path
+        while directories and (parent := parent.rpartition("/")[0]):
+            entries[parent] = Entry(parent, DIRECTORY, 0o755)
+        entries[path] = Entry(path, FILE, 0o644)
+    return Tree.merge([list(entries.values())])
 
 
-def hidden(ownership: Ownership, *leaving: str, coming: Collection[str] = ()) -> list[str]:
-    paths = removal(ownership, leaving)
-    found = whiteouts(ownership.tree, paths, Target(), coming=[f"{SITE}/{path}" for path in coming])
-    return [path.removeprefix(SITE + "/") for path in found]
+def below(paths: Collection[str]) -> list[str]:
+    return [path.removeprefix(SITE + "/") for path in sorted(paths)]
 
 
-def test_what_record_names_goes_as_few_whiteouts(tmp_path: Path) -> None:
-    image = Image(tmp_path).add("a", ["a/x.py", "a/b/y.py", "a.pth"]).add("b", ["b.py"]).ownership()
-    assert "a/x.py" in gone(image, "a") and "b.py" not in gone(image, "a")
-    assert hidden(image, "a") == ["a", "a-1.0.dist-info", "a.pth"]
+def hidden(
+    image: Tree,
+    rows: Sequence[str],
+    kept: Collection[str] = (),
+    arriving: Collection[str] = (),
+) -> list[str]:
+    """Return the whiteouts, relative to site-packages, when a distribution with these rows goes."""
+    paths = record_paths(record([*rows, f"{INFO}/RECORD"]), Target(), "a")
+    gone = removed_files(image, paths, kept=[f"{SITE}/{path}" for path in kept])
+    return below(whiteouts(image, gone, [f"{SITE}/{path}" for path in arriving]))
 
 
-def test_a_path_that_another_distribution_owns_stays(tmp_path: Path) -> None:
-    image = (
-        Image(tmp_path)
-        .add("a", ["ns/shared.py", "ns/a.py", "ns/sub/a.py"])
-        .add("b", ["ns/shared.py"])
-        .ownership()
-    )
-    assert hidden(image, "a") == ["a-1.0.dist-info", "ns/a.py", "ns/sub"]
-    assert hidden(image, "a", "b") == ["a-1.0.dist-info", "b-1.0.dist-info", "ns"]
+def test_what_record_names_goes_as_few_whiteouts() -> None:
+    image = tree("a/x.py", "a/b/y.py", "a.pth", f"{INFO}/RECORD", "b.py")
+    assert hidden(image, ["a/x.py", "a/b/y.py", "a.pth"]) == ["a", INFO, "a.pth"]
 
 
-def test_a_file_that_nobody_owns_stays_with_its_directory(tmp_path: Path) -> None:
-    image = Image(tmp_path).add("a", ["a/x.py", "a/log.txt"], ["a/x.py"]).ownership()
-    assert hidden(image, "a") == ["a-1.0.dist-info", "a/x.py"]
+def test_a_path_that_another_distribution_owns_stays() -> None:
+    image = tree("ns/shared.py", "ns/a.py", "ns/sub/a.py", f"{INFO}/RECORD")
+    rows = ["ns/shared.py", "ns/a.py", "ns/sub/a.py"]
+    assert hidden(image, rows, kept=["ns/shared.py"]) == [INFO, "ns/a.py", "ns/sub"]
 
 
-def test_all_of_dist_info_goes(tmp_path: Path) -> None:
-    image = Image(tmp_path).add("a", ["a-1.0.dist-info/left.txt"], []).ownership()
-    assert hidden(image, "a") == ["a-1.0.dist-info"]
+@pytest.mark.parametrize("directories", [True, False])
+def test_a_file_that_nobody_owns_stays_with_its_directories(directories: bool) -> None:
+    image = tree("a/x.py", "a/deep/er/log.txt", f"{INFO}/RECORD", "z.py", directories=directories)
+    assert hidden(image, ["a/x.py"]) == [INFO, "a/x.py"]
 
 
-def test_bytecode_goes_with_its_source(tmp_path: Path) -> None:
-    cached = ["a/__pycache__/x.cpython-311.pyc", "a/__pycache__/x.cpython-311.opt-1.pyc"]
-    other = ["a/__pycache__/xy.cpython-311.pyc", "a/keep.txt"]
-    image = Image(tmp_path).add("a", ["a/x.py", "a/x.pyc", *cached, *other], ["a/x.py"]).ownership()
-    assert hidden(image, "a") == sorted(["a-1.0.dist-info", "a/x.py", "a/x.pyc", *cached])
+def test_all_of_dist_info_goes() -> None:
+    image = tree(f"{INFO}/RECORD", f"{INFO}/licenses/left.txt", "b.py")
+    assert hidden(image, []) == [INFO]
 
 
-def test_scripts_above_site_packages_go_and_the_schemes_directories_stay(tmp_path: Path) -> None:
-    image = Image(tmp_path).add("a", ["/usr/local/bin/a"], ["../../../bin/a"]).ownership()
-    assert hidden(image, "a") == ["usr/local/bin/a", "a-1.0.dist-info"]
+def test_bytecode_goes_with_its_source() -> None:
+    cached = ["a/__pycache__/x.cpython-311.opt-1.pyc", "a/__pycache__/x.cpython-311.pyc"]
+    image = tree("a/x.py", "a/x.pyc", *cached, "a/__pycache__/xy.cpython-311.pyc", "b.py")
+    assert hidden(image, ["a/x.py"]) == [*cached, "a/x.py", "a/x.pyc"]
 
 
-def test_rows_of_files_that_are_not_there_are_fine(tmp_path: Path) -> None:
-    image = Image(tmp_path).add("a", [], ["gone.py"]).ownership()
-    assert hidden(image, "a") == ["a-1.0.dist-info"]
+def test_a_cache_that_is_empty_then_goes_too() -> None:
+    image = tree("a/x.py", "a/__pycache__/x.cpython-311.pyc", "a/data.txt")
+    assert hidden(image, ["a/x.py"]) == ["a/__pycache__", "a/x.py"]
+
+
+def test_scripts_above_site_packages_go() -> None:
+    image = tree("/usr/local/bin/a", "/usr/local/bin/b", f"{INFO}/RECORD", "b.py")
+    assert hidden(image, ["../../../bin/a"]) == ["usr/local/bin/a", INFO]
+
+
+def test_rows_of_files_that_are_not_there_are_fine() -> None:
+    assert hidden(tree(f"{INFO}/RECORD", "b.py"), ["gone.py"]) == [INFO]
+
+
+def test_a_row_that_is_a_link_removes_the_link() -> None:
+    link = Entry(f"{SITE}/link.py", SYMLINK, 0o777, link="real.py")
+    image = Tree.merge([[link]], tree("real.py"))
+    assert hidden(image, ["link.py"]) == ["link.py"]
+
+
+def test_what_arrives_keeps_its_directories() -> None:
+    image = tree("a/x.py", "a/old.py", "a/sub/y.py", f"{INFO}/RECORD", "b.py")
+    found = hidden(image, ["a/old.py", "a/x.py", "a/sub/y.py"], arriving=["a/new.py"])
+    assert found == [INFO, "a/old.py", "a/sub", "a/x.py"]
 
 
 @pytest.mark.parametrize(
@@ -105,39 +111,29 @@ def test_rows_of_files_that_are_not_there_are_fine(tmp_path: Path) -> None:
     [
         "../../../../../etc/passwd",
         "../../../../../../../../etc/passwd",
+        "../../../../../../../../usr/local/bin/x",
         "../../../../lib/python3/x.py",
+        "../../../../local",
         "/etc/passwd",
         "a/../../../../../bin/sh",
+        "",
     ],
 )
-def test_case_19_rows_that_leave_the_scheme_are_refused(tmp_path: Path, row: str) -> None:
-    image = Image(tmp_path).add("a", ["/etc/passwd", "/usr/bin/sh"], ["b.py", row]).ownership()
+def test_case_19_rows_that_leave_the_scheme_are_refused(row: str) -> None:
     with pytest.raises(Refusal) as caught:
-        removal(image, ["a"])
-    assert repr(row) in "\n".join(caught.value.details)
-    assert removal(image, ["b"]) == []
+        record_paths(record(["b.py", row]), Target(), "sneaky")
+    assert "sneaky" in caught.value.message and repr(row) in caught.value.details
 
 
-def test_a_distribution_without_record_is_refused(tmp_path: Path) -> None:
-    image = Image(tmp_path)
-    data = b"Metadata-Version: 2.1\nName: a\nVersion: 1.0\n"
-    image.writer.add_file(f"{SITE}/a-1.0.dist-info/METADATA", data, len(data))
-    with pytest.raises(Refusal, match="has no RECORD"):
-        removal(image.ownership(), ["a"])
-
-
-def test_a_row_that_is_a_link_removes_the_link(tmp_path: Path) -> None:
-    image = Image(tmp_path).add("b", ["b/real.py"])
-    image.writer.add_symlink(f"{SITE}/link.py", "b/real.py")
-    image.writer.add_symlink(f"{SITE}/dir", "b")
-    image.add("a", [], ["link.py", "dir/other.py"])
-    assert hidden(image.ownership(), "a") == ["a-1.0.dist-info", "link.py"]
-
-
-def test_what_comes_again_is_neither_hidden_nor_are_its_parents(tmp_path: Path) -> None:
-    image = Image(tmp_path).add("a", ["a/x.py", "a/old.py", "a/sub/y.py"]).ownership()
-    assert hidden(image, "a", coming=["a/x.py", "a/new.py"]) == [
-        "a-1.0.dist-info",
-        "a/old.py",
-        "a/sub",
+def test_case_19_odd_rows_that_are_right() -> None:
+    data = record(["../../../bin/ray", "ray/a,b.txt", "/usr/local/share/x"]) + b"\n"
+    assert record_paths(data, Target(), "ray") == [
+        "usr/local/bin/ray",
+        f"{SITE}/ray/a,b.txt",
+        "usr/local/share/x",
     ]
+
+
+def test_a_record_that_cannot_be_read() -> None:
+    with pytest.raises(Refusal, match="unreadable"):
+        record_paths(b"\xff,,\n", Target(), "a")

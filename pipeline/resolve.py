@@ -20,7 +20,7 @@ from packaging.utils import parse_wheel_filename
 
 from pipeline.errors import OutsideTrouble, Refusal
 from pipeline.lock.model import LockedWheel
-from pipeline.lock.target import Target
+from pipeline.wheels.target import Target
 
 # What uv says when the index did not do its part, as against "no solution".
 _OUTSIDE = re.compile(
@@ -75,6 +75,10 @@ def run_uv(arguments: Sequence[str], *, subject: str, directory: Path) -> None:
     raise Refusal(f"uv finds no solution for {subject}", hint=hint, details=lines)
 
 
+def _uv_platform(target: Target) -> str:
+    return "{}-manylinux_{}_{}".format(target.machine, *target.glibc)
+
+
 def resolve(
     target: Target,
     requirements: Sequence[str],
@@ -103,7 +107,7 @@ def resolve(
         run_uv(
             [
                 *("pip", "compile", str(asked), "--override", str(replaced)),
-                *("--python-version", target.python, "--python-platform", target.uv_platform),
+                *("--python-version", target.python, "--python-platform", _uv_platform(target)),
                 *("--only-binary", ":all:", "--exclude-newer", exclude_newer),
                 *(f"--exclude-newer-package={n}={moment}" for n, moment in (newer or {}).items()),
                 *(() if dependencies else ("--no-deps",)),
@@ -126,7 +130,7 @@ def wheels_of(
         Refusal: packages without a wheel for the target; all of them are named.
     """
     fits = create_compatible_tags_selector(target.tags())
-    environment = {k: v for k, v in target.environment().items() if isinstance(v, str)}
+    environment = target.environment()
     chosen: dict[str, LockedWheel] = {}
     without = []
     for package in document.get("packages", []):
@@ -145,6 +149,6 @@ def wheels_of(
         else:
             chosen[name] = best
     if without:
-        place = f"{target.platform}, Python {target.python}, glibc {target.glibc}"
+        place = f"{_uv_platform(target)}, Python {target.python}"
         raise Refusal(f"no wheel for {place} in {subject}", details=without)
     return chosen

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from pipeline.lock.entries import SHA256
 from pipeline.lock.model import Base, Known, LockedDeb, Override, Removal, Zstd
 from pipeline.lock.table import Table, sorted_or_fault
-from pipeline.lock.target import MACHINES, Target
+from pipeline.wheels.target import MACHINES, Target
 
 _HEX = "64 lower-case hex digits"
 _MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
@@ -77,13 +77,19 @@ def _requirement(table: Table, key: str, text: str) -> Requirement | None:
 
 def _base(name: str, table: Table, resolved: bool) -> Base:
     platform = table.text("platform")
-    if platform and platform not in MACHINES:
-        table.fault("platform", f"{platform!r} is not one of {', '.join(sorted(MACHINES))}")
-        platform = ""
+    machines = {f"linux/{architecture}": machine for architecture, machine in MACHINES.items()}
+    if platform and platform not in machines:
+        table.fault("platform", f"{platform!r} is not one of {', '.join(sorted(machines))}")
     python = table.text("python", pattern=r"3\.\d+(\.\d+)?", like="a version such as 3.11.2")
     glibc = table.text("glibc", pattern=r"2\.\d+", like="a version such as 2.36")
-    target = Target(platform or "linux/arm64", python or "3.11", glibc or "2.36")
     site = table.text("site-packages", pattern=r"/[^/].*[^/]", like="an absolute path")
+    major, _, minor = (glibc or "2.36").partition(".")
+    target = Target(
+        python=python or "3.11",
+        machine=machines.get(platform, "aarch64"),
+        glibc=(int(major), int(minor)),
+        site_packages=site,
+    )
     if "image" in table.values:
         image, suite = table.text("image"), ""
         digest = table.text("digest", pattern=f"sha256:{SHA256}", like=f"sha256: and {_HEX}")
@@ -105,7 +111,7 @@ def _base(name: str, table: Table, resolved: bool) -> Base:
         if not version or canonicalize_name(found) != found:
             table.fault(f"inventory[{position}]", f"{text!r} is not <normalized name>==<version>")
         inventory.append((found, version))
-    return Base(name, target, site, image, digest, suite, packages, debs, tuple(inventory))
+    return Base(name, platform, target, image, digest, suite, packages, debs, tuple(inventory))
 
 
 def _deb(table: Table) -> LockedDeb:

@@ -14,9 +14,9 @@ from pipeline.lock.debs import resolve_debs
 from pipeline.lock.model import Base, LockedDeb, LockedWheel, Override
 from pipeline.lock.render import render
 from pipeline.lock.table import Table, read_toml
-from pipeline.lock.target import Target
 from pipeline.lock.tool import Tool, read_tool
 from pipeline.resolve import resolve
+from pipeline.wheels.target import Target
 
 #: What says how far the work is.
 Say = Callable[[str], None]

@@ -76,7 +76,12 @@ def steps_on(stream: TextIO, plan: Plan, *, quiet: bool = False) -> Iterator[Ste
         yield lines
         lines.close()
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
         lines = _Lines(bar.console, total, bar)
         yield lines

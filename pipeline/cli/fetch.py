@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 
 from pipeline.chain import BASES, BUILT, Chain, load_chain
-from pipeline.pins import Lock, LockedWheel, load_lock, lock_path
-
 from pipeline.errors import UsageError
+from pipeline.pins import Lock, LockedWheel, load_lock, lock_path
 from pipeline.progress import progress_on, readable
 from pipeline.steps.fetch import DEFAULT_JOBS, fetch_all
 from pipeline.wheels.house import Wheelhouse, default_cache

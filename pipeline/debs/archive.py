@@ -144,7 +144,9 @@ class Deb:
         # `visit` runs inside this try, because damage shows while it reads a file's stream.
         with self._open(stem) as plain:
             try:
-                with tarfile.open(fileobj=plain, mode="r|", bufsize=_CHUNK, encoding="utf-8") as tar:
+                with tarfile.open(
+                    fileobj=plain, mode="r|", bufsize=_CHUNK, encoding="utf-8"
+                ) as tar:
                     for item in tar:
                         visit(item, cast(BinaryIO, tar.extractfile(item)) if item.isreg() else None)
                 # tar stops at its end mark; the compressed stream must end well too.

@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 import zstandard
 
-from pipeline.errors import Refusal
+from pipeline.errors import Refusal, UsageError
 from pipeline.oci.header import BLOCK, tar_header
 from pipeline.oci.index import (
     DIRECTORY,
@@ -40,6 +40,19 @@ _COPY = 1024 * 1024
 WHITEOUT_PREFIX = ".wh."
 OPAQUE_NAME = ".wh..wh..opq"
 _FAULTY_PART = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")  # an empty part, "." or ".."
+
+
+def check_zstd(library: str) -> None:
+    """Refuse to compress with another libzstd than `library`: its bytes could differ.
+
+    Raises UsageError: the environment of this program is not the one that the lock was made for.
+    """
+    found = ".".join(map(str, zstandard.ZSTD_VERSION))
+    if found != library:
+        raise UsageError(
+            f"the lock wants libzstd {library}, but the zstandard package here brings {found}",
+            hint="install requirements/run.txt, or call through nox",
+        )
 
 
 def check_path(path: str) -> None:

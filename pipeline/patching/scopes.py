@@ -117,6 +117,15 @@ def find_scope(path: str, data: bytes, name: str) -> Scope:
     return Scope(".".join(hit.name), *_whole_lines(data, hit.start, hit.end), hit.line)
 
 
+def scope_bytes(path: str, data: bytes, name: str) -> bytes | None:
+    """The bytes of the one definition `name`, None when it is not there exactly once."""
+    try:
+        scope = find_scope(path, data, name)
+    except ScopeFault:
+        return None
+    return data[scope.start : scope.end]
+
+
 def enclosing(path: str, data: bytes, offset: int) -> str:
     """The dotted name of the innermost definition around a byte, or "" at module level."""
     language = _language(path)

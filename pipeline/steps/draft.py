@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import zipfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,14 +20,13 @@ from pipeline.inventory.distributions import Inventory, read_inventory
 from pipeline.inventory.ownership import Ownership
 from pipeline.oci.index import DIRECTORY
 from pipeline.oci.view import LayersView
+from pipeline.patching.record import rewrite_record
 from pipeline.steps.order import NewFile, Order
 from pipeline.wheels.conflicts import Owned, resolve_conflicts
 from pipeline.wheels.destination import Plan
 from pipeline.wheels.known import Known
 from pipeline.wheels.layer import WheelFile, plan_wheel
-from pipeline.wheels.record import update_record
 from pipeline.wheels.remove import removal
-from pipeline.wheels.source import StrictWheel
 from pipeline.wheels.target import Target
 
 
@@ -140,9 +140,10 @@ class Draft:
             override = self._overrides.get(name, {}).get(path)
             if override:
                 return self._contents[override]
-            wheel, file = self._installed[name]
-            with StrictWheel.open(file, wheel["filename"], self._known) as source:
-                return source.read_member(member) if member else None
+            _, file = self._installed[name]
+            # The whole file was verified by its sha256 when it entered the wheelhouse.
+            with zipfile.ZipFile(file) as archive:
+                return archive.read(member) if member else None
         real = self._view.tree.real_path(path)
         if real is None or self._is_gone(real):
             return None
@@ -170,8 +171,9 @@ class Draft:
         real = self._view.tree.real_path(place) or place
         mode = self._view.tree.nodes[real].entry.mode
         self._new[real] = NewFile(real, mode, sha256, len(data))
-        self._drop_bytecode(real)
-        self._rewrite_records(real, sha256, len(data))
+        stale = self._drop_bytecode(real)
+        for path_changed in (real, *stale):
+            self._rewrite_records(path_changed, data if path_changed == real else None)
 
     def put(self, path: str, data: bytes, mode: int) -> None:
         """Add a file at an image path; a link on the way is followed, as the runtime will."""
@@ -191,26 +193,34 @@ class Draft:
             path = path.rpartition("/")[0]
         return False
 
-    def _drop_bytecode(self, path: str) -> None:
+    def _drop_bytecode(self, path: str) -> list[str]:
+        """Let the bytecode of a patched source go; Python would believe its mtime and size."""
         parent, base = posixpath.split(path)
         stem, suffix = posixpath.splitext(base)
         if suffix != ".py":
-            return
+            return []
+        stale = []
         for found in self._view.tree.under(f"{parent}/__pycache__"):
             name = posixpath.basename(found.entry.path)
             if name.startswith(f"{stem}.") and name.endswith(".pyc"):
                 self._whiteouts[found.entry.path] = None
+                stale.append(found.entry.path)
+        return stale
 
-    def _rewrite_records(self, path: str, sha256: str, size: int) -> None:
+    def _rewrite_records(self, path: str, data: bytes | None) -> None:
+        """Make the RECORDs that name a file true again; None means that the file is gone."""
         for claim in self._ownership.owners.get(path, ()):
             distribution = claim.distribution
             if distribution.name in self._leaving:
                 continue
             record = f"{distribution.path}/RECORD"
-            data = self.read(record)
-            if data is None:
+            old = self.read(record)
+            if old is None:
                 continue
-            new = update_record(data, {claim.row.path: (sha256, size)})
+            row = claim.row.path
+            new, _ = rewrite_record(
+                old, {row: data} if data is not None else {}, () if data is not None else (row,)
+            )
             mode = self._view.tree.nodes[record].entry.mode
             self._new[record] = NewFile(record, mode, self._keep(new), len(new))
 

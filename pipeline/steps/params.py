@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pipeline.audit.expectation import KnownFault
 from pipeline.steps.program import Inputs
-from pipeline.wheels.known import KnownFault
 from pipeline.wheels.layer import WheelFile
 from pipeline.wheels.target import Target
 

@@ -20,7 +20,6 @@ from pipeline.steps.checks import failed_checks
 from pipeline.steps.draft import Draft
 from pipeline.steps.jit import jit_environment
 from pipeline.steps.layers import index_of, view_of
-
 from pipeline.steps.params import known_of, target_of
 from pipeline.steps.patched import apply_patches
 from pipeline.steps.program import Inputs, Result
@@ -91,5 +90,3 @@ def _facts_file(params: Mapping[str, Any], facts: Mapping[str, Any]) -> bytes:
         **facts,
     }
     return canonical(document) + b"\n"
-
-

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from pipeline.lock.entries import SHA256
@@ -149,6 +150,10 @@ def _override(table: Table, bases: Collection[str], groups: Collection[str]) -> 
             table.fault("requirement", f"{text!r} is not <name>==<version>")
             requirement = None
     against = table.texts("against")
+    for position, who in enumerate(against):
+        if not _wish(who):
+            problem = f"{who!r} is not '<distribution> <version> wants <specifier>'"
+            table.fault(f"against[{position}]", problem)
     why = table.text("why")
     review = _date(table, "review")
     url = table.text("url", required=False, pattern=r"https://\S+\.whl", like="https://….whl")
@@ -158,6 +163,16 @@ def _override(table: Table, bases: Collection[str], groups: Collection[str]) -> 
     table.close()
     held = requirement or Requirement("faulty==0")
     return Override(base, group, held, against, why, review, url, sha256)
+
+
+def _wish(text: str) -> bool:
+    """Whether a text says who wants what: `torch 2.13.0 wants ==2.29.7`."""
+    who, _, what = text.partition(" wants ")
+    try:
+        SpecifierSet(what)
+    except InvalidSpecifier:
+        return False
+    return bool(what) and len(who.split(" ")) == 2
 
 
 def _date(table: Table, key: str) -> date:

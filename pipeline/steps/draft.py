@@ -26,7 +26,7 @@ from pipeline.wheels.conflicts import Owned, resolve_conflicts
 from pipeline.wheels.destination import Plan
 from pipeline.wheels.known import Known
 from pipeline.wheels.layer import WheelFile, plan_wheel
-from pipeline.wheels.remove import removal
+from pipeline.wheels.remove import record_paths, removed_files, whiteouts
 from pipeline.wheels.target import Target
 
 
@@ -58,7 +58,7 @@ class Draft:
         self._inventory: Inventory = read_inventory(view, [target.site_packages])
         self._ownership = Ownership(self._inventory, view.tree)
         self._leaving = {wheel["name"] for wheel in removed}
-        self._whiteouts = self._plan_removals(removed)
+        self._gone = self._plan_removals(removed)
         self._plans: dict[str, Plan] = {
             name: plan_wheel(WheelFile(path, wheel["filename"]), target, known)
             for name, (wheel, path) in self._installed.items()
@@ -71,26 +71,37 @@ class Draft:
             if path not in self._leave_out.get(name, {})
         }
 
-    def _plan_removals(self, removed: Sequence[Mapping[str, Any]]) -> dict[str, None]:
-        gone: dict[str, None] = {}
+    def _plan_removals(self, removed: Sequence[Mapping[str, Any]]) -> set[str]:
+        """Return the files that go with the distributions that go."""
+        records: dict[str, str] = {}
         missing = []
         for wheel in removed:
-            distribution = self._inventory.the_one(wheel["name"])
-            if distribution is None or Version(distribution.version) != Version(wheel["version"]):
-                found = [d.version for d in self._inventory.by_name.get(wheel["name"], ())]
-                missing.append(
-                    f"{wheel['name']} {wheel['version']}: the parent has"
-                    f" {', '.join(found) or 'none'}"
-                )
+            name = wheel["name"]
+            one = self._inventory.the_one(name)
+            if one is None or Version(one.version) != Version(wheel["version"]):
+                found = [d.version for d in self._inventory.by_name.get(name, ())]
+                missing.append(f"{name} {wheel['version']}: the parent has {found or 'none'}")
+            else:
+                records[name] = f"{one.path}/RECORD"
         if missing:
             raise Refusal(
                 "the parent image does not hold what is to be removed",
                 details=missing,
                 hint="the lock and the parent disagree; audit the parent",
             )
-        for path in removal(self._ownership, self._leaving):
-            gone[path] = None
-        return gone
+        data = self._view.read_many(records.values())
+        paths = {
+            path
+            for name, record in records.items()
+            for path in record_paths(data[record], self.target, name)
+        }
+        owners = self._ownership.owners
+        kept = {
+            path
+            for path in paths
+            if any(claim.distribution.name not in self._leaving for claim in owners.get(path, ()))
+        }
+        return removed_files(self._view.tree, paths, kept=kept)
 
     def _plan_conflicts(self) -> dict[str, dict[str, str]]:
         owned = {
@@ -106,7 +117,7 @@ class Draft:
     @property
     def is_empty(self) -> bool:
         """Whether nothing would change."""
-        return not (self._whiteouts or self._new or self._installed)
+        return not (self._gone or self._new or self._installed)
 
     @cached_property
     def versions(self) -> Mapping[str, Version]:
@@ -145,7 +156,7 @@ class Draft:
             with zipfile.ZipFile(file) as archive:
                 return archive.read(member) if member else None
         real = self._view.tree.real_path(path)
-        if real is None or self._is_gone(real):
+        if real is None or real in self._gone:
             return None
         found = self._view.tree.get(real)
         if found is None or not found.entry.has_content:
@@ -186,13 +197,6 @@ class Draft:
         self._contents[sha256] = data
         return sha256
 
-    def _is_gone(self, path: str) -> bool:
-        while path:
-            if path in self._whiteouts:
-                return True
-            path = path.rpartition("/")[0]
-        return False
-
     def _drop_bytecode(self, path: str) -> list[str]:
         """Let the bytecode of a patched source go; Python would believe its mtime and size."""
         parent, base = posixpath.split(path)
@@ -203,7 +207,7 @@ class Draft:
         for found in self._view.tree.under(f"{parent}/__pycache__"):
             name = posixpath.basename(found.entry.path)
             if name.startswith(f"{stem}.") and name.endswith(".pyc"):
-                self._whiteouts[found.entry.path] = None
+                self._gone.add(found.entry.path)
                 stale.append(found.entry.path)
         return stale
 
@@ -229,7 +233,7 @@ class Draft:
         hashes = {
             path: node.entry.sha256
             for path, node in self._view.tree.nodes.items()
-            if node.entry.sha256 and not self._is_gone(path)
+            if node.entry.sha256 and path not in self._gone
         }
         for path, (name, _) in self._sources.items():
             override = self._overrides.get(name, {}).get(path)
@@ -239,13 +243,10 @@ class Draft:
 
     def order(self) -> tuple[Order, Mapping[str, bytes]]:
         """Return the finished order and the contents that it names."""
+        arriving = {*self._new, *self._sources}
         order = Order(
             # What comes again needs no whiteout: the new entry covers the old one.
-            whiteouts=sorted(
-                path
-                for path in self._whiteouts
-                if path not in self._new and path not in self._sources
-            ),
+            whiteouts=whiteouts(self._view.tree, self._gone - arriving, arriving),
             files=[self._new[path] for path in sorted(self._new)],
             wheels=[self._installed[name][0] for name in sorted(self._installed)],
             leave_out=self._leave_out,

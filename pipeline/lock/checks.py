@@ -71,7 +71,9 @@ def _ledger(lock: Lock, selections: Sequence[tuple[str, tuple[str, ...]]]) -> It
             yield Finding("ledger-stale", WARNING, override.name, problem, fix="look again at it")
         elif specifier.contains(override.version, prereleases=True):
             problem = f"'{wish}' is said against {override.requirement}, which it allows"
-            yield Finding("ledger-stale", WARNING, override.name, problem, fix="remove the override")
+            yield Finding(
+                "ledger-stale", WARNING, override.name, problem, fix="remove the override"
+            )
 
 
 def _reviews(lock: Lock, today: date) -> Iterator[Finding]:
@@ -139,7 +141,9 @@ def _requirements(
     for fault in judged.unsatisfied(frozenset()):
         wanted = f"{fault.dependant} wants {fault.requirement}, found {fault.found or 'none'}"
         if fault.kind == INTENDED:
-            yield Finding("requirement-unsatisfied", NOTE, fault.dependant, wanted, reason=fault.why)
+            yield Finding(
+                "requirement-unsatisfied", NOTE, fault.dependant, wanted, reason=fault.why
+            )
         else:
             fix = "change the pin, or name it in the ledger (against)"
             yield Finding("requirement-unsatisfied", ERROR, fault.dependant, wanted, fix=fix)

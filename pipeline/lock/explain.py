@@ -1,4 +1,4 @@
-"""Why a lock holds what it holds of one package: who wants it, what moves it, and for what reason."""
+"""Why a lock holds what it holds of one package: who wants it, what moves it, for what reason."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _wanted_by(
             fits = "" if meets(requirement, wheel.version) else " (not met)"
             yield f"  {dependant.name} {dependant.version} wants {text}{fits}"
     if seen.absent:
-        yield f"  who else wants it is not known: {len(seen.absent)} wheels are not here (run fetch)"
+        yield f"  who else wants it is not known: {len(seen.absent)} wheels are not here, run fetch"
 
 
 def _override(override: Override, name: str) -> Iterator[str]:

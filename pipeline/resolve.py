@@ -95,7 +95,7 @@ def compile_pins(
             raise OutsideTrouble(message, hint=hint, details=lines)
         document = tomllib.loads(answer.read_text(encoding="utf-8"))
     yanked = {
-        canonicalize_name(y["name"]): y["reason"] or "" for y in _YANKED.finditer(done.stderr)
+        str(canonicalize_name(y["name"])): y["reason"] or "" for y in _YANKED.finditer(done.stderr)
     }
     return Answer(document, yanked)
 

@@ -37,6 +37,8 @@ def check(lock: Lock, paths: StagePaths, metadata: Metadata, today: date) -> lis
     }
     for base, path in selections:
         findings |= {*_inputs(lock, base, path), *_requirements(lock, base, path, metadata)}
+    for base in lock.bases:
+        findings |= {*_unseen(lock, base, [p for b, p in selections if b == base], metadata)}
     return sorted(findings, key=Finding.sort_key)
 
 
@@ -131,10 +133,7 @@ def _requirements(
         return
     wheels = lock.select(base, path)
     seen = metadata.see(wheels)
-    if seen.absent:
-        missing = f"{len(seen.absent)} of {len(wheels)} wheels of {' '.join(path) or 'the base'}"
-        text = f"{missing} are not here, so what they want of each other is not known"
-        yield Finding("not-checked", NOTE, base, text, fix="run fetch")
+    if seen.absent:  # half an inventory would accuse the wrong ones
         return
     params = expectation_params(lock, lock.bases[base], path, wheels, (), "")
     judged = Requirements(seen.inventory, expectation_from(params, {}))
@@ -147,3 +146,18 @@ def _requirements(
         else:
             fix = "change the pin, or name it in the ledger (against)"
             yield Finding("requirement-unsatisfied", ERROR, fault.dependant, wanted, fix=fix)
+
+
+def _unseen(
+    lock: Lock, base: str, paths: Sequence[Sequence[str]], metadata: Metadata
+) -> Iterator[Finding]:
+    """That requirements were not judged, and why."""
+    if lock.bases[base].image:
+        text = "what the image's other distributions want is not known from the lock"
+        yield Finding("not-checked", NOTE, base, f"{base}: {text}", fix="audit an image of it")
+        return
+    wheels = {wheel for path in paths for wheel in lock.select(base, path)}
+    if absent := metadata.see(sorted(wheels)).absent:
+        text = f"{base}: {len(absent)} of {len(wheels)} wheels are not here"
+        problem = f"{text}, so what they want of each other is not known"
+        yield Finding("not-checked", NOTE, base, problem, fix="run fetch")

@@ -48,7 +48,10 @@ class Requirements:
     expectation: Expectation
 
     def unsatisfied(self, inherited: frozenset[tuple[str, str, str]]) -> tuple[Unsatisfied, ...]:
-        """Return what is not met, sorted. `inherited` are identities of the parent's faults."""
+        """Return what is not met, sorted.
+
+        `inherited` are those of the parent, as (dependant, requirement, found).
+        """
         found = set()
         for dependant, text, requirement in self.active:
             target = self.inventory.by_name.get(canonicalize_name(requirement.name), ())

@@ -9,8 +9,8 @@ from packaging.utils import canonicalize_name
 from pipeline.audit.context import Context
 from pipeline.audit.expectation import Expectation, KnownFault
 from pipeline.audit.findings import NOTE, Finding
-from pipeline.audit.patched import ScopeReader
-from pipeline.audit.report import AuditReport
+from pipeline.audit.patched import ScopeReader, no_scopes
+from pipeline.audit.report import AuditReport, Baseline
 from pipeline.audit.rules import RULES
 from pipeline.inventory.distributions import Memo, read_inventory
 from pipeline.oci.view import ImageView
@@ -20,13 +20,13 @@ def audit(
     view: ImageView,
     expectation: Expectation,
     *,
-    read_scope: ScopeReader,
-    parent: AuditReport | None = None,
+    parent: Baseline | None = None,
+    read_scope: ScopeReader = no_scopes,
     memo: Memo | None = None,
 ) -> AuditReport:
     """Return what an image is and every way in which it is not what is expected.
 
-    `parent` is the report of the image below: what it does not meet either is inherited.
+    `parent` is the baseline of the image below: what that does not meet either is inherited.
     `read_scope` finds the dotted scope of a patch's text. `memo` spares a chain of audits from
     parsing the same metadata again.
     """

@@ -88,16 +88,20 @@ def conflicts(context: Context) -> Iterator[Finding]:
 
 
 def unowned(context: Context) -> Iterator[Finding]:
-    """Files of site-packages that no RECORD names, where every distribution has a RECORD."""
+    """Files of site-packages that no RECORD names, where every distribution has a RECORD.
+
+    The files of a dist-info are its own, whether or not RECORD names them.
+    """
     inventory, nodes = context.inventory, context.view.tree.nodes
     unclear = {one.site for one in inventory.distributions if one.record is None}
     unclear |= {posixpath.dirname(one.path) for one in inventory.broken}
     sites = tuple(f"{site}/" for site in inventory.sites if site not in unclear)
+    infos = tuple(f"{one.path}/" for one in inventory.distributions)
     owners = context.ownership.owners
     for path in sorted(nodes):
         if not path.startswith(sites) or path in owners or not nodes[path].entry.has_content:
             continue
-        if _BYTECODE in path and _source(path) in owners:
+        if path.startswith(infos) or (_BYTECODE in path and _source(path) in owners):
             continue
         site = next(one for one in sites if path.startswith(one))
         yield context.finding(

@@ -1,0 +1,121 @@
+"""`audit`: one image against the lock. The report goes to stdout, or to --output."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from pipeline.audit.expectation import Expectation, marker_environment
+from pipeline.audit.findings import ERROR
+from pipeline.audit.lockfile import read_lockfile
+from pipeline.audit.patched import ScopeReader, no_scopes
+from pipeline.audit.report import AuditReport
+from pipeline.audit.run import audit
+from pipeline.errors import OutsideTrouble, UsageError
+from pipeline.inventory.distributions import find_sites
+from pipeline.oci.view import ImageView
+from pipeline.report import json, text
+from pipeline.subjects import Subject, open_subject, parse_subject
+
+_MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
+_PYTHON = re.compile(r"python(3\.[0-9]+)")
+
+
+class Stages(Protocol):
+    """What the verb asks of a chain: how a stage is tagged, and what the lock says for it."""
+
+    def tag(self, stage: str) -> str:
+        """Return the tag of a stage's image. Raises UsageError without such a stage."""
+        ...
+
+    def expectation(self, stage: str) -> Expectation:
+        """Return what the stage's image should be. Raises UsageError without such a stage."""
+        ...
+
+    @property
+    def read_scope(self) -> ScopeReader:
+        """The reader of dotted scopes that the patches' texts are searched in."""
+        ...
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the verb takes."""
+    parser.add_argument(
+        "subject",
+        metavar="SUBJECT",
+        help="oci:DIR[:TAG], rootfs:DIR, or a stage that stands in dist/",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="STAGE|LOCKFILE",
+        help="what it should be: a stage, or any PEP 751 file (default: the stage that SUBJECT is)",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there")
+    level = parser.add_mutually_exclusive_group()
+    level.add_argument(
+        "-v", "--verbose", action="store_true", help="every file, and what is tolerated"
+    )
+    level.add_argument("-q", "--quiet", action="store_true", help="no report: the exit status only")
+
+
+def run(
+    args: argparse.Namespace, stages: Stages | None = None, index_cache: Path | None = None
+) -> int:
+    """Audit the subject; 1 when a finding is an error, otherwise 0."""
+    subject = parse_subject(args.subject)
+    against = args.against or (subject.tag if subject.transport == "stage" else "")
+    if subject.transport == "stage":
+        subject = Subject("oci", Path("dist"), _chain(stages).tag(subject.tag))
+    view = open_subject(subject, index_cache=index_cache)
+    report = audit(
+        view,
+        _expectation(view, against, stages),
+        read_scope=stages.read_scope if stages else no_scopes,
+    )
+    if args.output:
+        try:
+            with args.output.open("w", encoding="utf-8", newline="\n") as file:
+                _write(report, args, file)
+        except OSError as error:
+            raise OutsideTrouble(f"{args.output}: {error.strerror}") from error
+    elif not args.quiet:
+        _write(report, args, sys.stdout)
+    return 1 if report.worst == ERROR else 0
+
+
+def _chain(stages: Stages | None) -> Stages:
+    if stages is None:
+        raise UsageError(
+            "there is no chain here, so stages have no meaning",
+            hint="run it where pins.toml and stages/ are, or name a lock file with --against",
+        )
+    return stages
+
+
+def _expectation(view: ImageView, against: str, stages: Stages | None) -> Expectation:
+    if not against:
+        return Expectation(environment=_environment(view))
+    if against.endswith(".toml") or Path(against).is_file():
+        return read_lockfile(Path(against), _environment(view))
+    return _chain(stages).expectation(against)
+
+
+def _environment(view: ImageView) -> Mapping[str, str]:
+    """Return the marker environment that the image itself shows: where its Python's packages are,
+    and the architecture of its config, or ours (arm64) without one."""
+    versions = [match[1] for site in find_sites(view.tree) if (match := _PYTHON.search(site))]
+    architecture = str(view.config.get("architecture", "arm64"))
+    python = versions[0] if versions else "3.11"
+    return marker_environment(python, _MACHINES.get(architecture, architecture))
+
+
+def _write(report: AuditReport, args: argparse.Namespace, out: TextIO) -> None:
+    if args.format == "json":
+        out.write(json.render(report.to_json()))
+    else:
+        text.write_audit(report, out, verbose=args.verbose)

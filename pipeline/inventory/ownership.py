@@ -46,7 +46,12 @@ class Ownership:
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
         """Every row that stays in the image, in the order of the inventory and its RECORDs."""
-        return tuple(self._claims())
+        return tuple(claim for claim in self._rows if isinstance(claim, Claim))
+
+    @cached_property
+    def outside(self) -> tuple[tuple[Distribution, str], ...]:
+        """Rows that leave the image root. What they name is never looked at."""
+        return tuple(row for row in self._rows if not isinstance(row, Claim))
 
     @cached_property
     def owners(self) -> Mapping[str, tuple[Claim, ...]]:
@@ -58,22 +63,17 @@ class Ownership:
         return owners
 
     @cached_property
-    def outside(self) -> tuple[tuple[Distribution, str], ...]:
-        """Rows that leave the image root. What they name is never looked at."""
-        return tuple(
-            (distribution, row.path)
-            for distribution in self.inventory.distributions
-            for row in distribution.record or ()
-            if claimed_path(distribution.site, row.path) is None
-        )
+    def _rows(self) -> tuple[Claim | tuple[Distribution, str], ...]:
+        return tuple(self._resolved())
 
-    def _claims(self) -> Iterator[Claim]:
+    def _resolved(self) -> Iterator[Claim | tuple[Distribution, str]]:
         nodes = self.tree.nodes
         for distribution in self.inventory.distributions:
             site = distribution.site
             for row in distribution.record or ():
                 path = claimed_path(site, row.path)
                 if path is None:
+                    yield distribution, row.path
                     continue
                 located = nodes.get(path)
                 if located is None or not located.entry.has_content:

@@ -119,7 +119,7 @@ def _row(fields: list[str]) -> RecordRow:
     path, signature, size = fields
     algorithm, _, encoded = signature.partition("=")
     try:
-        digest = _hex(encoded) if encoded else ""
+        digest = _hex(encoded) if signature else ""
         return RecordRow(path, algorithm, digest, int(size) if size else -1)
     except ValueError as error:  # binascii.Error is one
         raise Unreadable(f"row of {path!r}: {error}") from error
@@ -127,7 +127,10 @@ def _row(fields: list[str]) -> RecordRow:
 
 def _hex(encoded: str) -> str:
     """Return an unpadded URL-safe base64 digest in hex. Raises ValueError when it is none."""
-    return binascii.a2b_base64(encoded.replace("-", "+").replace("_", "/") + "==").hex()
+    digest = binascii.a2b_base64(encoded.replace("-", "+").replace("_", "/") + "==").hex()
+    if not digest:  # base64 of nothing, or of nothing but foreign characters
+        raise ValueError(f"no digest: {encoded!r}")
+    return digest
 
 
 def parse_direct_url(data: bytes) -> Origin:

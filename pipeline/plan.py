@@ -11,12 +11,12 @@ from typing import Any
 
 from pipeline.chain import BUILT, HELD, ROOT, Chain, Stage
 from pipeline.errors import Refusal, UsageError
-from pipeline.expectations import expectation_params
+from pipeline.expectations import expectation_params, known_params
 from pipeline.graph import FileInput, Plan, PlannedImage, Step
 from pipeline.oci.image import canonical, sha256
 from pipeline.patching.model import Patch
 from pipeline.patching.wire import patch_to_json
-from pipeline.pins import Base, Lock, LockedWheel
+from pipeline.pins import Base, Lock, LockedDeb, LockedWheel
 
 BASE_TAG = "sm121-base"
 # A wheel of this size (bytes) has a layer of its own in the base, the others share one. Decided by
@@ -65,9 +65,7 @@ def make_plan(
     return Plan(planner.steps, planner.images)
 
 
-def _check_references(
-    lock: Lock, stages: Sequence[Stage], patches: Mapping[str, Patch]
-) -> None:
+def _check_references(lock: Lock, stages: Sequence[Stage], patches: Mapping[str, Patch]) -> None:
     faults = []
     for stage in stages:
         faults += [
@@ -96,8 +94,8 @@ class _Planner:
         self._patches = patches
         self._base: Base = lock.base(base)
         self._bytes = {"epoch": lock.epoch, "level": lock.zstd_level}
-        self._target = self._base.target.to_json()
-        self._known = [known.to_json() for known in lock.known]
+        self._target = target_params(self._base)
+        self._known = [known_params(known) for known in lock.known]
         self._by_name: dict[str, PlannedImage] = {}
 
     def _add(self, step: Step) -> str:
@@ -112,7 +110,7 @@ class _Planner:
                 Step(
                     "base/debian",
                     "debian-layer",
-                    {**self._bytes, "debs": [deb.to_json() for deb in debs]},
+                    {**self._bytes, "debs": _debs(debs)},
                     tuple(FileInput(deb.filename, deb.sha256, deb.size) for deb in debs),
                     weight=sum(deb.size for deb in debs) * 4,  # xz: much work for its bytes
                 )
@@ -298,18 +296,17 @@ class _Planner:
         parent: str,
     ) -> str:
         groups = () if name == ROOT else self._chain.groups(name)
+        stages = [self.steps[layer].after[0] for layer in layers if layer.endswith("/layer")]
+        parents = self._by_name[parent].gate if parent else ()
         params = {
             "image": name,
-            **expectation_params(self._lock, self._base, groups, wheels, patches),
+            "layers": len(layers),
+            "stages": len(stages),
+            "expectation": expectation_params(
+                self._lock, self._base, groups, wheels, patches, name
+            ),
         }
-        after = [*layers]
-        stages = [self.steps[layer].after[0] for layer in layers if layer.endswith("/layer")]
-        params["stages"] = len(stages)
-        params["parent"] = bool(parent)
-        after += stages
-        if parent:
-            after += self._by_name[parent].gate
-        return self._add(Step(f"{name}/audit", "audit", params, after=tuple(after)))
+        return self._add(Step(f"{name}/audit", "audit", params, after=(*layers, *stages, *parents)))
 
     def _digest(self, parent: str, steps: Sequence[Step]) -> str:
         document = [
@@ -317,6 +314,25 @@ class _Planner:
             [[step.program, step.params, [file.sha256 for file in step.files]] for step in steps],
         ]
         return sha256(canonical(document))
+
+
+def target_params(base: Base) -> dict[str, Any]:
+    """Return the target of a base as JSON; steps.params.target_of reads it."""
+    target = base.target
+    major, minor = target.glibc.split(".")
+    return {
+        "python": target.python,
+        "machine": target.machine,
+        "glibc": [int(major), int(minor)],
+        "site_packages": base.site_packages,
+    }
+
+
+def _debs(debs: Sequence[LockedDeb]) -> list[dict[str, Any]]:
+    return [
+        {"name": deb.name, "version": deb.version, "path": deb.path, "sha256": deb.sha256}
+        for deb in debs
+    ]
 
 
 def _wheels(wheels: Sequence[LockedWheel]) -> list[dict[str, Any]]:

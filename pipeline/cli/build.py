@@ -13,14 +13,13 @@ from pipeline.chain import BASES
 from pipeline.engines.local import LocalEngine
 from pipeline.errors import Refusal, UsageError
 from pipeline.graph import Plan
+from pipeline.oci.layer import check_zstd
 from pipeline.oci.layout import LayoutWriter
 from pipeline.plan import make_plan
 from pipeline.progress import progress_on, readable
 from pipeline.progress_steps import steps_on
 from pipeline.project import Project
-from pipeline.space import check_space
-from pipeline.steps.zstd import check_zstd
-from pipeline.transfer.fetch import fetch_all
+from pipeline.steps.fetch import fetch_all
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 
@@ -50,16 +49,15 @@ def run(args: argparse.Namespace) -> int:
             f"base {base.name} is an image of a registry, and there is no registry client yet",
             hint=f"`show --base {base.name}` prints its plan; `build` takes --base wheels",
         )
-    check_zstd(lock.zstd)
+    check_zstd(lock.zstd.library)
     plan = make_plan(lock, project.chain, project.patches, base=args.base, to=args.to)
     house = Wheelhouse(default_cache())
     began = time.monotonic()
     _fetch(plan, project, house, args)
     engine = LocalEngine(house.cache, args.jobs)
-    check_space(plan, engine, house.cache)
     layout = LayoutWriter(args.out)
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
-        assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
+        assembly = Assembly(plan, lock, layout, progress, _print, base.platform.partition("/")[2])
         built = build(plan, lock, engine, house.path, assembly)
     images = sum(1 for item in built.values() if item.image)
     print(

@@ -8,8 +8,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pipeline.oci.image import canonical
 from pipeline.graph import Step
+from pipeline.oci.image import canonical
 from pipeline.steps.program import StepOutput
 
 # What steps are made of: a change in any of these may change an output. Engines, verbs and reports

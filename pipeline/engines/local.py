@@ -23,6 +23,7 @@ from pipeline.engines.keys import step_key
 from pipeline.engines.schedule import Listener, Schedule
 from pipeline.errors import ChainError, OutsideTrouble
 from pipeline.graph import Plan, Step
+from pipeline.space import check_space
 from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
 from pipeline.trust import Trust
 
@@ -64,9 +65,7 @@ class _Run:
     error: ChainError | None = None
     _failed: int = -1
 
-    def finish(
-        self, step: Step, output: StepOutput, listener: Listener, *, cached: bool
-    ) -> None:
+    def finish(self, step: Step, output: StepOutput, listener: Listener, *, cached: bool) -> None:
         self.schedule.outputs[step.id] = output
         try:
             listener.finished(step, output, cached=cached)
@@ -85,6 +84,7 @@ class LocalEngine:
     """Runs `jobs` steps side by side and keeps their outputs below `cache`."""
 
     def __init__(self, cache: Path, jobs: int):
+        self._cache = cache
         self._steps = cache / "steps"
         self._temporary = cache / "tmp"
         self._trust = Trust(cache)
@@ -106,7 +106,7 @@ class LocalEngine:
                 self._take_cached(run, listener)
                 while run.queue and len(running) < self._jobs:
                     step, place = run.queue.pop(0)
-                    pool = pool or self._pool()
+                    pool = pool or self._pool(run)
                     listener.started(step)
                     job = self._job(step, place, run.schedule.inputs(step), file)
                     running[pool.submit(_work, job)] = (step, place)
@@ -150,7 +150,8 @@ class LocalEngine:
         run.queue = [item for item in run.queue if not run.error or run.precedes(item[0])]
         run.queue.sort(key=lambda item: -item[0].weight)
 
-    def _pool(self) -> ProcessPoolExecutor:
+    def _pool(self, run: _Run) -> ProcessPoolExecutor:
+        check_space(run.schedule.unfinished(), self._cache)
         self._steps.mkdir(parents=True, exist_ok=True)
         self._temporary.mkdir(parents=True, exist_ok=True)
         # spawn: a fork would copy the threads' locks of the progress display.

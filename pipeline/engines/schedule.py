@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from pipeline.graph import Plan, Step
@@ -23,7 +24,7 @@ class Engine(Protocol):
     """Runs a plan. Raises what a step refused, or OutsideTrouble of its own."""
 
     def run(
-        self, plan: Plan, file: Callable[[str], str], listener: Listener
+        self, plan: Plan, file: Callable[[str], Path], listener: Listener
     ) -> Mapping[str, StepOutput]:
         """Run every step; `file` maps the hex sha256 of a locked file to its path on disk."""
         ...
@@ -47,6 +48,10 @@ class Schedule:
         for step in steps:
             del self._waiting[step.id]
         return sorted(steps, key=lambda step: -step.weight)
+
+    def unfinished(self) -> list[Step]:
+        """Return the steps without an output, in the plan's order."""
+        return [step for step in self._plan.steps.values() if step.id not in self.outputs]
 
     def inputs(self, step: Step) -> list[StepOutput]:
         """Return the outputs that a step reads, in its own order."""

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import Refusal, UsageError
-from pipeline.oci.image import MEDIA_TYPE_INDEX, MEDIA_TYPE_MANIFEST, Image, Layer, canonical, sha256
+from pipeline.oci.image import (
+    MEDIA_TYPE_INDEX,
+    MEDIA_TYPE_MANIFEST,
+    Image,
+    Layer,
+    canonical,
+    sha256,
+)
 
 REF_NAME = "org.opencontainers.image.ref.name"
 _LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'

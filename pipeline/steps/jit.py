@@ -8,9 +8,9 @@ image must never share its cache with one whose sources differ. The path carries
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 from pipeline.oci.image import canonical
-from pipeline.oci.tree import Tree
 
 # What FlashInfer compiles at run time, below site-packages.
 SOURCES = "flashinfer/data"
@@ -18,14 +18,13 @@ VARIABLE = "FLASHINFER_WORKSPACE_BASE"
 _ROOT = "/root/.cache/sm121-chain"
 
 
-def jit_environment(tree: Tree, site_packages: str) -> dict[str, str]:
-    """Return the variable that names the cache; {} for an image without such sources."""
-    root = f"{site_packages.strip('/')}/{SOURCES}"
-    sources = [
-        (found.entry.path, found.entry.sha256)
-        for found in tree.under(root)
-        if found.entry.has_content
-    ]
+def jit_environment(hashes: Mapping[str, str], site_packages: str) -> dict[str, str]:
+    """Return the variable that names the cache; {} for an image without such sources.
+
+    `hashes` maps the image's paths to the hex sha256 of their files.
+    """
+    root = f"{site_packages.strip('/')}/{SOURCES}/"
+    sources = sorted(item for item in hashes.items() if item[0].startswith(root))
     if not sources:
         return {}
     digest = hashlib.sha256(canonical(sources)).hexdigest()

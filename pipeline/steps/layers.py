@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from pipeline.oci.image import Layer
 from pipeline.oci.index import LayerIndex
@@ -21,19 +22,23 @@ def compressors() -> int:
     return min(2, os.cpu_count() or 1)
 
 
-def seal(index: LayerIndex, out: Path, *, created_by: str) -> Result:
+def seal(
+    index: LayerIndex, out: Path, *, created_by: str, notes: Sequence[str] = (), **facts: Any
+) -> Result:
     """Write the index of a finished blob beside it and return the step's result."""
     (out / INDEX).write_bytes(index.to_bytes())
-    facts = {
+    document = {
+        **facts,
+        "notes": list(notes),
         "layer": {
             "digest": index.digest,
             "diff_id": index.diff_id,
             "size": index.size,
             "media_type": index.media_type,
             "created_by": created_by,
-        }
+        },
     }
-    return Result(facts, {BLOB: index.digest.removeprefix("sha256:")})
+    return Result(document, {BLOB: index.digest.removeprefix("sha256:")})
 
 
 def layer_of(output: StepOutput) -> Layer:

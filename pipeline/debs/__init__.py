@@ -1,0 +1,1 @@
+"""Debian packages: the download, the unpacking into a layer."""

@@ -7,39 +7,28 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from pipeline.audit.expectation import Expectation, marker_environment
 from pipeline.audit.findings import ERROR
 from pipeline.audit.lockfile import read_lockfile
-from pipeline.audit.patched import ScopeReader, no_scopes
 from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
-from pipeline.errors import OutsideTrouble, UsageError
+from pipeline.chain import BASES, BUILT
+from pipeline.errors import OutsideTrouble
+from pipeline.expectations import expectation_from
+from pipeline.graph import Plan, PlannedImage
 from pipeline.inventory.distributions import find_sites
 from pipeline.oci.view import ImageView
+from pipeline.patching.scopes import scope_bytes
+from pipeline.plan import make_plan
+from pipeline.project import Project
 from pipeline.report import json, text
 from pipeline.subjects import Subject, open_subject, parse_subject
+from pipeline.wheels.house import default_cache
 
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
 _PYTHON = re.compile(r"python(3\.[0-9]+)")
-
-
-class Stages(Protocol):
-    """What the verb asks of a chain: how a stage is tagged, and what the lock says for it."""
-
-    def tag(self, stage: str) -> str:
-        """Return the tag of a stage's image. Raises UsageError without such a stage."""
-        ...
-
-    def expectation(self, stage: str) -> Expectation:
-        """Return what the stage's image should be. Raises UsageError without such a stage."""
-        ...
-
-    @property
-    def read_scope(self) -> ScopeReader:
-        """The reader of dotted scopes that the patches' texts are searched in."""
-        ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="STAGE|LOCKFILE",
         help="what it should be: a stage, or any PEP 751 file (default: the stage that SUBJECT is)",
     )
+    parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
+    parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there")
     level = parser.add_mutually_exclusive_group()
@@ -63,20 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     level.add_argument("-q", "--quiet", action="store_true", help="no report: the exit status only")
 
 
-def run(
-    args: argparse.Namespace, stages: Stages | None = None, index_cache: Path | None = None
-) -> int:
+def run(args: argparse.Namespace) -> int:
     """Audit the subject; 1 when a finding is an error, otherwise 0."""
     subject = parse_subject(args.subject)
     against = args.against or (subject.tag if subject.transport == "stage" else "")
     if subject.transport == "stage":
-        subject = Subject("oci", Path("dist"), _chain(stages).tag(subject.tag))
-    view = open_subject(subject, index_cache=index_cache)
-    report = audit(
-        view,
-        _expectation(view, against, stages),
-        read_scope=stages.read_scope if stages else no_scopes,
-    )
+        tag = _planned(args, subject.tag)[1].tag
+        subject = Subject("oci", Path("dist"), tag)
+    view = open_subject(subject, index_cache=default_cache() / "indexes")
+    report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
     if args.output:
         try:
             with args.output.open("w", encoding="utf-8", newline="\n") as file:
@@ -88,21 +74,25 @@ def run(
     return 1 if report.worst == ERROR else 0
 
 
-def _chain(stages: Stages | None) -> Stages:
-    if stages is None:
-        raise UsageError(
-            "there is no chain here, so stages have no meaning",
-            hint="run it where pins.toml and stages/ are, or name a lock file with --against",
-        )
-    return stages
+def _planned(args: argparse.Namespace, stage: str) -> tuple[Plan, PlannedImage]:
+    """Return the plan up to a stage, and the image that stands for it: its own, or its nearest
+    built ancestor's. Raises UsageError without such a stage."""
+    project = Project(Path.cwd(), args.line)
+    plan = make_plan(project.lock, project.chain, project.patches, base=args.base, to=stage)
+    images = {image.name: image for image in plan.images}
+    image = images[stage]
+    while image.state != BUILT:
+        image = images[image.parent]
+    return plan, image
 
 
-def _expectation(view: ImageView, against: str, stages: Stages | None) -> Expectation:
+def _expectation(view: ImageView, against: str, args: argparse.Namespace) -> Expectation:
     if not against:
         return Expectation(environment=_environment(view))
     if against.endswith(".toml") or Path(against).is_file():
         return read_lockfile(Path(against), _environment(view))
-    return _chain(stages).expectation(against)
+    plan, image = _planned(args, against)
+    return expectation_from(plan.steps[image.gate[0]].params["expectation"], {})
 
 
 def _environment(view: ImageView) -> Mapping[str, str]:

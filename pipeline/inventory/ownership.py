@@ -53,14 +53,32 @@ class Ownership:
         """Rows that leave the image root. What they name is never looked at."""
         return tuple(row for row in self._rows if not isinstance(row, Claim))
 
+    def owners(self, path: str) -> tuple[Claim, ...]:
+        """Return every claim on the file at a real path."""
+        if path in self.shared:
+            return self.shared[path]
+        return (self._first[path],) if path in self._first else ()
+
+    def is_owned(self, path: str) -> bool:
+        """Whether some RECORD names the file at a real path."""
+        return path in self._first
+
     @cached_property
-    def owners(self) -> Mapping[str, tuple[Claim, ...]]:
-        """Claims by the real path of the file."""
-        owners: dict[str, tuple[Claim, ...]] = {}
+    def shared(self) -> Mapping[str, tuple[Claim, ...]]:
+        """Claims on files that have several, by real path."""
+        shared: dict[str, tuple[Claim, ...]] = {}
         for claim in self.claims:
-            before = owners.get(claim.path)
-            owners[claim.path] = (claim,) if before is None else (*before, claim)
-        return owners
+            first = self._first[claim.path]
+            if first is not claim:
+                shared[claim.path] = (*shared.get(claim.path, (first,)), claim)
+        return shared
+
+    @cached_property
+    def _first(self) -> Mapping[str, Claim]:
+        first: dict[str, Claim] = {}
+        for claim in self.claims:
+            first.setdefault(claim.path, claim)
+        return first
 
     @cached_property
     def _rows(self) -> tuple[Claim | tuple[Distribution, str], ...]:

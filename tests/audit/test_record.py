@@ -151,7 +151,7 @@ def test_a_known_fault_is_tolerated_with_that_content_only(tmp_path: Path) -> No
     wrong = distribution("codec", "2.0.4", {"codec/a.so": "as in RECORD"})
     really: dict[str, Content] = {f"{SITE}/codec/a.so": "really"}
     sha256 = hashlib.sha256(b"really").hexdigest()
-    known = KnownFault("file-modified", "codec", "upstream's wheel", "codec/a.so", sha256)
+    known = KnownFault("record-mismatch", "codec", "upstream's wheel", "codec/a.so", sha256)
     (finding,) = findings(tmp_path, wrong, really, known=(known,))
     assert (finding.severity, finding.reason) == ("note", "upstream's wheel")
     tampered: dict[str, Content] = {f"{SITE}/codec/a.so": "tampered"}

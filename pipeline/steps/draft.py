@@ -131,6 +131,11 @@ class Draft:
             versions[name] = Version(wheel["version"])
         return versions
 
+    @property
+    def python(self) -> str:
+        """Major and minor version of the image's Python, as syntax is judged: "3.11"."""
+        return ".".join(map(str, self.target.python_version))
+
     def distribution_files(self, name: str) -> list[str]:
         """Return the files of a distribution in the finished stage, relative to site-packages."""
         if name in self._plans:

@@ -1,8 +1,8 @@
 """Step `stage`: plan what a stage does to its parent, verify all of it, and write the order.
 
-params: stage, title, base, epoch, target, known, removed, installed, patches, payloads, env, labels,
-checks (see pipeline.plan). Steps: the parent's layers, lowest first. Facts: patches (outcomes),
-files (patched files with sha256 before and after), env (variables that follow from the content).
+params: stage, title, base, epoch, target, known, removed, installed, patches, payloads, env,
+labels, checks (see pipeline.plan). Steps: the parent's layers, lowest first. Facts: patches (their
+outcomes), files (patched, with sha256 before and after), env (what follows from the content).
 
 All or nothing: every fault of every patch and check is in one Refusal, and nothing is written then.
 """

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     engine = LocalEngine(house.cache, args.jobs)
     layout = LayoutWriter(args.out)
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
-        assembly = Assembly(plan, lock, layout, progress, _print, base.platform.partition("/")[2])
+        assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
         built = build(plan, lock, engine, house.path, assembly)
     images = sum(1 for item in built.values() if item.image)
     print(

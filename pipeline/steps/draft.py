@@ -98,11 +98,13 @@ class Draft:
             for name, record in records.items()
             for path in record_paths(data[record], self.target, name)
         }
-        owners = self._ownership.owners
         kept = {
             path
             for path in paths
-            if any(claim.distribution.name not in self._leaving for claim in owners.get(path, ()))
+            if any(
+                claim.distribution.name not in self._leaving
+                for claim in self._ownership.owners(path)
+            )
         }
         return removed_files(self._view.tree, paths, kept=kept)
 
@@ -110,9 +112,8 @@ class Draft:
         if not self._plans:
             return {}
         owned = {
-            path: Owned(claim.distribution.name, claim.located.entry.sha256)
-            for path, claims in self._ownership.owners.items()
-            for claim in claims
+            claim.path: Owned(claim.distribution.name, claim.located.entry.sha256)
+            for claim in self._ownership.claims
             if claim.distribution.name not in self._leaving and claim.located is not None
         }
         return resolve_conflicts(
@@ -223,7 +224,7 @@ class Draft:
 
     def _rewrite_records(self, path: str, data: bytes | None) -> None:
         """Make the RECORDs that name a file true again; None means that the file is gone."""
-        for claim in self._ownership.owners.get(path, ()):
+        for claim in self._ownership.owners(path):
             distribution = claim.distribution
             if distribution.name in self._leaving:
                 continue

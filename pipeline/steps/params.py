@@ -1,4 +1,4 @@
-"""Parameters of steps as the values that the parts below take. Written by pipeline.plan and expectations."""
+"""Parameters of steps as values; pipeline.plan and pipeline.expectations write them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def g():
 def edit(
     find: str, replace: str, within: str | None = None, count: int = 1, file: str = "a.py"
 ) -> Edit:
-    return Edit(f"{find[:9]}>{replace[:9]}", file, find, replace, within, count)
+    return Edit(f"{within}:{find[:9]}>{replace[:9]}", file, find, replace, within, count)
 
 
 def patch(*edits: Edit, name: str = "p", upstream: tuple[UpstreamTest, ...] = ()) -> Patch:

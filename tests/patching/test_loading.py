@@ -123,7 +123,7 @@ def test_equal_ids_and_equal_variants(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["variants = 1", "variants = []", "variants = [1]", ""])
 def test_variants_of_another_type(tmp_path: Path, text: str) -> None:
     head = GOOD[: GOOD.index("[[variants]]")]
-    assert list(faults(tmp_path, head + text))[0].startswith("variants")
+    assert next(iter(faults(tmp_path, head + text))).startswith("variants")
 
 
 def test_replace_file(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_replace_file(tmp_path: Path) -> None:
 
 
 def test_replace_file_may_not_be_a_link_out(tmp_path: Path) -> None:
-    (tmp_path / "outside.txt").write_text("x", encoding="utf-8")
+    (tmp_path / "outside.txt").write_text("other", encoding="utf-8")
     inner = tmp_path / "patches"
     inner.mkdir()
     (inner / "p").symlink_to(tmp_path / "outside.txt")

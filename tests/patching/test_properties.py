@@ -73,30 +73,9 @@ def test_no_byte_outside_of_the_scope_changes(body: list[str], find: str, end: s
     st.lists(
         st.sampled_from(
             [
-                "{",
-                "}",
-                "void f() ",
-                "struct f ",
-                "(",
-                ")",
-                ";",
-                "\n#if X\n",
-                "\n#else\n",
-                "\n#endif\n",
-            ]
-            + [
-                "def f():\n",
-                " ",
-                "\n",
-                "    x",
-                '"',
-                "'",
-                "/*",
-                "*/",
-                "//",
-                "@d\n",
-                "class f:\n",
-                "é",
+                *("{", "}", "void f() ", "struct f ", "(", ")", ";", " ", "\n", "    x", "é"),
+                *("\n#if X\n", "\n#else\n", "\n#endif\n", "/*", "*/", "//", '"', "'"),
+                *("def f():\n", "@d\n", "class f:\n"),
             ]
         ),
         max_size=25,
@@ -118,5 +97,5 @@ def test_record_rows_of_others_stay(files: list[tuple[str, bytes]]) -> None:
     record = b"x/y.py,sha256=old,3\r\nz.py,,\n"
     after, found = rewrite_record(record, {**dict(files), "x/y.py": b"new"})
     assert found == {"x/y.py"}
-    assert after.startswith(b"x/y.py,sha256=Eal-")
+    assert after.startswith(b"x/y.py,sha256=EVB6")
     assert after.endswith(b",3\r\nz.py,,\n")

@@ -125,7 +125,7 @@ def test_several_definitions_are_ambiguous(name: str) -> None:
 
 
 def test_missing_scope_names_what_has_that_last_name() -> None:
-    with pytest.raises(ScopeMissing, match=r"C\.D\.f \(line 27\)"):
+    with pytest.raises(ScopeMissing, match=r"C\.D\.f \(line 28\)"):
         find_scope("a.py", PYTHON, "C.f")
 
 

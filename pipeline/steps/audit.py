@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pipeline.audit.report import Baseline
 from pipeline.audit.run import audit
-from pipeline.expectations import expectation_from
 from pipeline.inventory.distributions import Memo
 from pipeline.oci.image import canonical
 from pipeline.patching.scopes import scope_bytes
 from pipeline.steps.layers import view_of
+from pipeline.steps.params import expectation_from
 from pipeline.steps.program import Inputs, Result, StepOutput
 
 REPORT = "audit.json"

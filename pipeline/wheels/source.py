@@ -252,6 +252,9 @@ def _directory(filename: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Zip
         problem = _name_problem(name[:-1] if folder else name) or _type_problem(info, folder)
         if not problem and name in files:
             problem = "is in the wheel twice"
+        end = info.header_offset + info.compress_size
+        if not problem and not 0 <= info.header_offset <= end <= archive.start_dir:
+            problem = "lies outside the wheel: it is damaged"
         if problem:
             faults.append((repr(name) if _UNFIT.search(name) else name, problem))
         elif not folder:

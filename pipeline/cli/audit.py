@@ -16,7 +16,6 @@ from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
 from pipeline.chain import BASES, BUILT
 from pipeline.errors import OutsideTrouble
-from pipeline.expectations import expectation_from
 from pipeline.graph import Plan, PlannedImage
 from pipeline.inventory.distributions import find_sites
 from pipeline.oci.view import ImageView
@@ -24,6 +23,7 @@ from pipeline.patching.scopes import scope_bytes
 from pipeline.plan import make_plan
 from pipeline.project import Project
 from pipeline.report import json, text
+from pipeline.steps.params import expectation_from
 from pipeline.subjects import Subject, open_subject, parse_subject
 from pipeline.wheels.house import default_cache
 

@@ -68,7 +68,7 @@ def _is_meant(context: Context, known: KnownFault, finding: Finding) -> bool:
     if known.sha256 and (located is None or located.entry.sha256 != known.sha256):
         return False
     if known.owner:
-        claims = context.ownership.owners(finding.path)
+        claims = context.ownership.claims_on(finding.path)
         right = [one for one in claims if located and one.row.digest == located.entry.sha256]
         return any(one.distribution.name == canonicalize_name(known.owner) for one in right)
     return True

@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,8 @@ def layer_index(blob: Path, digest: str, cache: Path | None) -> LayerIndex:
     if kept is not None and kept.is_file():
         first, _, data = kept.read_bytes().partition(b"\n")
         if first == hashlib.sha256(data).hexdigest().encode():
-            return LayerIndex.from_bytes(data)
+            with suppress(ValueError):  # the format of another release of this program
+                return LayerIndex.from_bytes(data)
     index = index_blob(blob)
     if index.digest != digest:
         raise Refusal(f"{blob}: holds {index.digest}, not what its name says", hint=_AGAIN)

@@ -72,6 +72,22 @@ def test_15_a_broken_distribution_is_not_missing_besides(tmp_path: Path) -> None
     assert (finding.rule, finding.subject) == ("broken-metadata", "triton")
 
 
+def test_sites_that_are_not_there_are_said_once(tmp_path: Path) -> None:
+    view = image(tmp_path, distribution("a", "1", site=VENV))
+    report = audit(view, expect({"a": "1", "b": "1"}, sites=(SITE,)))
+    assert [(one.rule, one.severity, one.subject) for one in report.findings] == [
+        ("site-missing", "error", SITE),
+        ("site-not-judged", "note", VENV),
+    ]
+    assert VENV in report.findings[0].message
+
+
+def test_other_sites_are_not_skipped_in_silence(tmp_path: Path) -> None:
+    view = image(tmp_path, distribution("a", "1") | distribution("b", "1", site=VENV))
+    (finding,) = audit(view, expect({"a": "1"}, sites=(f"/{SITE}",))).findings
+    assert (finding.rule, finding.subject) == ("site-not-judged", VENV)
+
+
 def test_a_copy_in_another_directory_is_shadowed(tmp_path: Path) -> None:
     view = image(tmp_path, distribution("pip", "7.1.2") | distribution("pip", "8.1.2", site=VENV))
     (finding,) = audit(view, expect()).findings

@@ -42,4 +42,5 @@ def test_a_file_below_a_linked_directory_has_its_owner(tmp_path: Path) -> None:
     )
     ownership = Ownership(read_inventory(view), view.tree)
     assert ownership.is_owned(f"{SITE}/lib/x.so") and not ownership.shared
+    assert list(ownership.owners) == [f"{SITE}/lib/x.so"]
     assert ownership.claims[0].located is not None

@@ -179,7 +179,9 @@ def test_layer_indexes_are_kept_and_a_faulty_one_is_made_again(
     tree = open_layout(root, index_cache=cache).tree
     (kept,) = cache.iterdir()
     good = kept.read_bytes()
-    for faulty in (b"", b"{}", good[:-1], good.replace(b"os-release", b"os-raleese")):
+    older = good.partition(b"\n")[2].replace(b'"format":1', b'"format":0')
+    older = digest(older).removeprefix("sha256:").encode() + b"\n" + older
+    for faulty in (b"", b"{}", good[:-1], older, good.replace(b"os-release", b"os-raleese")):
         kept.write_bytes(faulty)
         assert open_layout(root, index_cache=cache).tree == tree
         assert kept.read_bytes() == good

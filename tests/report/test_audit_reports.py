@@ -61,6 +61,15 @@ def test_text_says_when_nothing_was_held_against_it(tmp_path: Path) -> None:
     assert out.getvalue().endswith("0 errors, 0 warnings, 0 notes\n")
 
 
+def test_names_out_of_an_image_do_nothing_to_the_terminal(tmp_path: Path) -> None:
+    name = "a\x1b[2J\udcff[red].py"
+    row = f'"{name}",,\n'.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    view = image(tmp_path, distribution("a", "1", record=row))
+    out = io.StringIO()
+    write_audit(audit(view, expect()), out)
+    assert "a\\x1b[2J\ufffd[red].py is in its RECORD" in out.getvalue()
+
+
 def test_json_is_stable_and_names_its_schema(tmp_path: Path) -> None:
     one = report(tmp_path)
     rendered = render(one.to_json())

@@ -62,7 +62,7 @@ def files(context: Context) -> Iterator[Finding]:
             if not claim.path.endswith(".pyc"):
                 yield _missing(context, claim)
         elif not _right(claim, other):
-            owners = context.ownership.owners(claim.path)
+            owners = context.ownership.claims_on(claim.path)
             if not any(_right(rival, other) for rival in owners if rival is not claim):
                 yield _modified(context, claim, patched.get(claim.path))
 

@@ -9,6 +9,7 @@ from packaging.version import InvalidVersion, Version
 from pipeline.audit.context import Context
 from pipeline.audit.expectation import LockedDistribution
 from pipeline.audit.findings import Finding
+from pipeline.audit.rules.metadata import missing_sites
 from pipeline.inventory.distributions import Distribution
 
 
@@ -34,8 +35,8 @@ def compare(locked: str, found: str) -> str | None:
 def pins(context: Context) -> Iterator[Finding]:
     """Every distribution is at its pin, none is missing, none is there unasked."""
     expectation, inventory = context.expectation, context.inventory
-    if expectation.distributions is None:
-        return
+    if expectation.distributions is None or missing_sites(context):
+        return  # where nothing can be looked at, all would be missing: `sites` says so once
     for name, found in inventory.by_name.items():
         pin = expectation.pins.get(name)
         if pin is None:

@@ -8,8 +8,10 @@ where the link leads, as runtimes that unpack layers do.
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from pipeline.oci.index import DIRECTORY, HARDLINK, OPAQUE, SYMLINK, WHITEOUT, Entry
@@ -61,10 +63,16 @@ class Tree:
     def under(self, directory: str) -> list[Located]:
         """Return everything below a directory, sorted by path."""
         prefix = directory.rstrip("/") + "/"
-        return [self.nodes[path] for path in sorted(self.nodes) if path.startswith(prefix)]
+        first = bisect_left(self._sorted, prefix)
+        last = bisect_left(self._sorted, directory.rstrip("/") + "0", lo=first)  # "0" follows "/"
+        return [self.nodes[path] for path in self._sorted[first:last]]
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self.nodes)
 
     def __iter__(self) -> Iterator[Located]:
-        return (self.nodes[path] for path in sorted(self.nodes))
+        return (self.nodes[path] for path in self._sorted)
 
     def __len__(self) -> int:
         return len(self.nodes)

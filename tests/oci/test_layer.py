@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -202,3 +204,29 @@ def test_an_interrupted_layer_leaves_nothing(tmp_path: Path) -> None:
         writer.add_file("a", bytes(5 * FRAME_SIZE), 5 * FRAME_SIZE)
         raise KeyboardInterrupt
     assert not (tmp_path / "blob").exists()
+
+
+@pytest.mark.skipif(shutil.which("tar") is None, reason="tar is not installed")
+def test_another_tar_reads_the_same_names(tmp_path: Path) -> None:
+    names = [
+        "a",
+        "p" * 155 + "/" + "a" * 100,
+        "x" * 150 + "/y",
+        "ü",
+        "n" * 255,
+        "d./e",
+        "q/" * 90 + "z",
+    ]
+
+    def fill(writer: LayerWriter) -> None:
+        for name in names:
+            writer.add_file(name, name.encode(), len(name.encode()))
+        writer.add_symlink("link", "t" * 300)
+
+    index = write(tmp_path / "blob", fill)
+    command = ["tar", "--quoting-style=literal", "-tf", "-"]
+    done = subprocess.run(
+        command, input=unpacked(tmp_path / "blob"), capture_output=True, check=True
+    )
+    listed = [line.rstrip("/") for line in done.stdout.decode().splitlines()]
+    assert listed == [entry.path for entry in index.entries]

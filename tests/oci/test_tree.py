@@ -196,6 +196,15 @@ def test_merging_on_top_is_merging_at_once(tmp_path: Path) -> None:
     assert stepwise == Tree.merge(entries)
 
 
+def test_under_is_below_and_sorted(tmp_path: Path) -> None:
+    tree = merge(
+        tmp_path, [file(n) for n in ("a/z", "a/b/c", "a-b", "a.b/x", "a0", "ab", "a/ü", "b")]
+    )
+    for directory in ("a", "a/"):
+        assert [n.entry.path for n in tree.under(directory)] == ["a/b/c", "a/z", "a/ü"]
+    assert tree.under("none") == [] and tree.under("b") == []
+
+
 # --- the same layers through umoci ----------------------------------------------------------------
 
 needs_umoci = pytest.mark.skipif(shutil.which("umoci") is None, reason="umoci is not installed")

@@ -11,23 +11,24 @@ import subprocess
 import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import uv
 from packaging.markers import Marker
 from packaging.tags import create_compatible_tags_selector
-from packaging.utils import parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from pipeline.errors import OutsideTrouble, Refusal
 from pipeline.lock.model import LockedWheel
-from pipeline.lock.target import Target
+from pipeline.wheels.target import Target
 
-# What uv says when the index did not do its part, as against "no solution".
-_OUTSIDE = re.compile(
-    r"failed to fetch|error sending request|network|connection|dns|timed? ?out|tls|certificate"
-    r"|50[0234] |could not connect|offline",
-    re.IGNORECASE,
-)
+# Statuses of uv: there is no solution, as against everything else that can go wrong.
+_NO_SOLUTION = 1
+# Of what else can go wrong, these are not the index's doing.
+_USAGE = re.compile(r"^error: (invalid value|unexpected argument|the argument)", re.MULTILINE)
+_YANKED = re.compile(r"^warning: `(?P<name>[^`=]+)==[^`]+` is yanked(?: \((?P<reason>.*)\))?", re.M)
 
 
 def find_uv() -> str:
@@ -37,42 +38,71 @@ def find_uv() -> str:
         OutsideTrouble: it is not installed.
     """
     try:
-        from uv import find_uv_bin
-
-        return find_uv_bin()
-    except (ImportError, FileNotFoundError):
-        hint = "install it: python -m pip install uv"
-        raise OutsideTrouble("uv is not installed, and it resolves the lock", hint=hint) from None
+        return uv.find_uv_bin()
+    except FileNotFoundError:
+        hint = "install it: python -m pip install --force-reinstall uv"
+        raise OutsideTrouble("uv has no program, and it resolves the lock", hint=hint) from None
 
 
-def run_uv(arguments: Sequence[str], *, subject: str, directory: Path) -> None:
-    """Run uv in `directory`; `subject` says in a message what it was asked for.
+@dataclass(frozen=True)
+class Answer:
+    """What the index offers: a PEP 751 document, and yanked packages with the reason given."""
 
-    The user's own uv settings hold; those of a project that happens to surround us do not, since
-    uv looks for them from its working directory upwards.
+    document: Mapping[str, Any]
+    yanked: Mapping[str, str]
+
+
+def compile_pins(
+    target: Target,
+    requirements: Sequence[str],
+    *options: str,
+    overrides: Sequence[str] = (),
+    subject: str,
+) -> Answer:
+    """Let uv resolve `requirements` for `target`; only wheels count.
+
+    `subject` says in a message what was asked for. The user's own uv settings hold; those of a
+    project that happens to surround us do not, since uv looks for them from its working directory
+    upwards.
 
     Raises:
         OutsideTrouble: the index could not be reached.
-        Refusal: uv refused; its own lines are the details.
+        Refusal: there is no solution; uv's own lines are the details.
     """
-    done = subprocess.run(
-        [find_uv(), *arguments],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-        cwd=directory,
-    )
-    if done.returncode == 0:
-        return
-    lines = [line.rstrip() for line in done.stderr.splitlines() if line.strip()]
-    if _OUTSIDE.search(done.stderr):
-        hint = "check the network and the index that uv is configured for, then run this again"
-        raise OutsideTrouble(
-            f"uv could not reach the index for {subject}", hint=hint, details=lines
+    with tempfile.TemporaryDirectory(prefix="sm121-lock-") as directory:
+        place = Path(directory)
+        asked, replaced, answer = place / "asked.in", place / "overrides.in", place / "pylock.toml"
+        asked.write_text("".join(f"{r}\n" for r in requirements), encoding="utf-8", newline="\n")
+        replaced.write_text("".join(f"{r}\n" for r in overrides), encoding="utf-8", newline="\n")
+        command = [
+            *(find_uv(), "pip", "compile", str(asked), "--override", str(replaced)),
+            *("--python-version", target.python, "--python-platform", uv_platform(target)),
+            *("--only-binary", ":all:", *options),
+            *("--no-header", "--format", "pylock.toml", "--output-file", str(answer)),
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, encoding="utf-8", check=False, cwd=place
         )
-    hint = "change the requirements or the overrides of the lock"
-    raise Refusal(f"uv finds no solution for {subject}", hint=hint, details=lines)
+        lines = [line.rstrip() for line in done.stderr.splitlines() if line.strip()]
+        if done.returncode == _NO_SOLUTION:
+            hint = "change the requirements or the overrides of the lock"
+            raise Refusal(f"uv finds no solution for {subject}", hint=hint, details=lines)
+        if _USAGE.search(done.stderr):
+            raise Refusal(f"uv does not take what it is given for {subject}", details=lines)
+        if done.returncode != 0:
+            hint = "check the network and the index that uv is configured for, then run this again"
+            message = f"uv could not ask the index for {subject}"
+            raise OutsideTrouble(message, hint=hint, details=lines)
+        document = tomllib.loads(answer.read_text(encoding="utf-8"))
+    yanked = {
+        str(canonicalize_name(y["name"])): y["reason"] or "" for y in _YANKED.finditer(done.stderr)
+    }
+    return Answer(document, yanked)
+
+
+def uv_platform(target: Target) -> str:
+    """The name that uv has for the target's platform."""
+    return "{}-manylinux_{}_{}".format(target.machine, *target.glibc)
 
 
 def resolve(
@@ -95,26 +125,16 @@ def resolve(
         OutsideTrouble: the index could not be reached.
         Refusal: there is no solution, or a package has no wheel for the target.
     """
-    with tempfile.TemporaryDirectory(prefix="sm121-lock-") as directory:
-        place = Path(directory)
-        asked, replaced, answer = place / "asked.in", place / "overrides.txt", place / "pylock.toml"
-        asked.write_text("".join(f"{r}\n" for r in requirements), encoding="utf-8", newline="\n")
-        replaced.write_text("".join(f"{r}\n" for r in overrides), encoding="utf-8", newline="\n")
-        run_uv(
-            [
-                *("pip", "compile", str(asked), "--override", str(replaced)),
-                *("--python-version", target.python, "--python-platform", target.uv_platform),
-                *("--only-binary", ":all:", "--exclude-newer", exclude_newer),
-                *(f"--exclude-newer-package={n}={moment}" for n, moment in (newer or {}).items()),
-                *(() if dependencies else ("--no-deps",)),
-                *("--no-header", "--quiet", "--format", "pylock.toml"),
-                *("--output-file", str(answer)),
-            ],
-            subject=subject,
-            directory=place,
-        )
-        document = tomllib.loads(answer.read_text(encoding="utf-8"))
-    return wheels_of(document, target, subject=subject)
+    answer = compile_pins(
+        target,
+        requirements,
+        f"--exclude-newer={exclude_newer}",
+        *(f"--exclude-newer-package={name}={moment}" for name, moment in (newer or {}).items()),
+        *(() if dependencies else ("--no-deps",)),
+        overrides=overrides,
+        subject=subject,
+    )
+    return wheels_of(answer.document, target, subject=subject)
 
 
 def wheels_of(
@@ -126,7 +146,7 @@ def wheels_of(
         Refusal: packages without a wheel for the target; all of them are named.
     """
     fits = create_compatible_tags_selector(target.tags())
-    environment = {k: v for k, v in target.environment().items() if isinstance(v, str)}
+    environment = target.environment()
     chosen: dict[str, LockedWheel] = {}
     without = []
     for package in document.get("packages", []):
@@ -145,6 +165,6 @@ def wheels_of(
         else:
             chosen[name] = best
     if without:
-        place = f"{target.platform}, Python {target.python}, glibc {target.glibc}"
+        place = f"{uv_platform(target)}, Python {target.python}"
         raise Refusal(f"no wheel for {place} in {subject}", details=without)
     return chosen

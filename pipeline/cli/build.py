@@ -19,7 +19,7 @@ from pipeline.plan import make_plan
 from pipeline.progress import progress_on, readable
 from pipeline.progress_steps import steps_on
 from pipeline.project import Project
-from pipeline.steps.fetch import fetch_all
+from pipeline.transfer.fetch import fetch_all
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 

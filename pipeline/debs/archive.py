@@ -30,9 +30,10 @@ Visitor = Callable[[tarfile.TarInfo, BinaryIO | None], None]
 
 
 class _Inflater(Protocol):
-    eof: bool
-    unused_data: bytes
-
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
@@ -148,7 +149,8 @@ class Deb:
                     fileobj=plain, mode="r|", bufsize=_CHUNK, encoding="utf-8"
                 ) as tar:
                     for item in tar:
-                        visit(item, cast(BinaryIO, tar.extractfile(item)) if item.isreg() else None)
+                        stream = tar.extractfile(item) if item.isreg() else None
+                        visit(item, cast("BinaryIO | None", stream))
                 # tar stops at its end mark; the compressed stream must end well too.
                 while plain.read(_CHUNK):
                     pass

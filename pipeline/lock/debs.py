@@ -1,13 +1,14 @@
 """Resolution of .deb packages by apt, isolated from the packages and the settings of the host.
 
-The mirror is the user's own: the first `main` component that the host's apt, or `--debian-mirror`,
-has for Debian. Only the suite itself is asked, neither updates nor security: its last point release
-is final, so nothing of it ever vanishes. Architecture, sources, status and caches are our own, so
-any Debian resolves for any other machine, without root.
+The mirror is the user's own: `--debian-mirror`, or the one that the host's apt is configured for.
+Only the suite itself is asked, neither updates nor security: its last point release is final, so
+nothing of it ever vanishes. Architecture, sources, status and caches are our own, so any Debian
+resolves for any other machine, without root.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -17,31 +18,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from pipeline.debs.fetch import apt_archives
 from pipeline.errors import OutsideTrouble, Refusal
 from pipeline.lock.model import LockedDeb
 
-ARCHITECTURES = {"linux/amd64": "amd64", "linux/arm64": "arm64"}
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # one line of `apt-get install --print-uris`: 'URI' file size HASH:hex
 _URI = re.compile(r"^'(?P<uri>[^']+)' (?P<file>\S+) (?P<size>\d+) SHA256:(?P<sha256>[0-9a-f]{64})$")
 
 
-def find_mirror() -> str:
-    """Root of the Debian mirror that the host's apt is configured for.
-
-    Raises:
-        OutsideTrouble: there is no apt, or it has no Debian mirror.
-    """
-    hint = "name one: --debian-mirror URL"
+def _mirror(named: str) -> str:
+    """Root of the mirror: the one that is named, otherwise that of the host's own apt."""
     if shutil.which("apt-get") is None:
-        raise OutsideTrouble("apt is not installed, and it resolves the .deb list", hint=hint)
-    form = "$(ORIGIN)|$(COMPONENT)|$(CODENAME)|$(REPO_URI)"
-    targets = _run(["apt-get", "indextargets", "--format", form], "apt's own sources")
-    for line in sorted(set(targets.splitlines())):
-        origin, component, codename, uri = line.split("|", 3)
-        if (origin, component) == ("Debian", "main") and "-" not in codename:
-            return uri
-    raise OutsideTrouble("apt is configured for no Debian mirror", hint=hint)
+        hint = "run this on Debian or Ubuntu, or in a container of theirs"
+        raise OutsideTrouble("there is no apt here, and it reads Debian's archive", hint=hint)
+    if found := [named] if named else apt_archives():
+        return found[0]
+    hint = "give a mirror of Debian's archive: --debian-mirror URL (the URL that holds pool/)"
+    raise OutsideTrouble("apt is configured for no archive of Debian", hint=hint)
 
 
 def resolve_debs(
@@ -55,13 +49,35 @@ def resolve_debs(
         OutsideTrouble: no apt, no mirror, or it cannot be reached.
         Refusal: apt finds no solution.
     """
+    with _apt(suite, platform, mirror) as apt:
+        wanted = sorted({*apt.essential(), *packages})
+        return sorted(apt.closure(wanted))
+
+
+def offered(suite: str, platform: str, *, mirror: str = "") -> frozenset[tuple[str, str]]:
+    """(pool path, sha256) of every .deb that the mirror has of `suite` now.
+
+    Raises:
+        OutsideTrouble: no apt, no mirror, or it cannot be reached.
+    """
+    with _apt(suite, platform, mirror) as apt:
+        return frozenset(
+            (fields["Filename"], fields["SHA256"])
+            for fields in apt.available()
+            if "Filename" in fields and "SHA256" in fields
+        )
+
+
+@contextlib.contextmanager
+def _apt(suite: str, platform: str, mirror: str) -> Iterator[_Apt]:
+    """apt with its lists of `suite` downloaded."""
+    archive = _mirror(mirror)
     with tempfile.TemporaryDirectory(prefix="sm121-apt-") as directory:
         # apt drops its rights while it downloads and must still reach its lists
         Path(directory).chmod(0o755)
-        apt = _Apt(Path(directory), suite, ARCHITECTURES[platform], mirror or find_mirror())
+        apt = _Apt(Path(directory), suite, platform.partition("/")[2], archive)
         apt.update()
-        wanted = sorted({*apt.essential(), *packages})
-        return sorted(apt.closure(wanted))
+        yield apt
 
 
 class _Apt:
@@ -99,10 +115,17 @@ class _Apt:
 
     def essential(self) -> Iterator[str]:
         """Names of the packages that are marked essential."""
+        for fields in self.available():
+            if fields.get("Essential") == "yes":
+                yield fields["Package"]
+
+    def available(self) -> Iterator[dict[str, str]]:
+        """The fields of every package that the lists hold; of folded ones the first line."""
         everything = _run(["apt-cache", *self.options, "dumpavail"], self.subject)
         for paragraph in everything.split("\n\n"):
-            if "\nEssential: yes\n" in f"{paragraph}\n":
-                yield paragraph.partition("Package: ")[2].partition("\n")[0]
+            pairs = (line.partition(": ") for line in paragraph.splitlines() if line[:1] != " ")
+            if fields := {key: value for key, _, value in pairs}:
+                yield fields
 
     def closure(self, wanted: Sequence[str]) -> Iterator[LockedDeb]:
         command = ["apt-get", *self.options, "install", "--print-uris", "-qq", *wanted]

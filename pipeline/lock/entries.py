@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
+from packaging.markers import Environment
 from packaging.pylock import PackageWheel, Pylock, PylockSelectError, PylockValidationError
-from packaging.tags import create_compatible_tags_selector
+from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from pipeline.errors import Fault
 from pipeline.lock.table import Table, sorted_or_fault
-from pipeline.lock.target import Target
+from pipeline.wheels.target import Target
 
 SHA256 = r"[0-9a-f]{64}"
 WHEELHOUSE = "wheelhouse/"
@@ -98,7 +100,7 @@ def _entry(entry: Table, targets: Mapping[str, Target]) -> None:
         entry.fault("version", f"{label} is a placeholder that holds nothing")
     wheels = entry.tables("wheels")
     if not wheels and "wheels" not in [f.where.rpartition(".")[2] for f in entry.faults[before:]]:
-        places = ", ".join(sorted({f"{t.platform}, Python {t.python}" for t in targets.values()}))
+        places = ", ".join(sorted({place_of(t) for t in targets.values()}))
         entry.fault("wheels", f"{label} has no wheel for {places} (source only?)")
     for wheel in wheels:
         _wheel(wheel, label, targets)
@@ -128,8 +130,8 @@ def _wheel(wheel: Table, label: str, targets: Mapping[str, Target]) -> None:
     except InvalidWheelFilename:
         wheel.fault("path" if path else "url", f"{label}: {filename!r} is no wheel file name")
         return
-    if not any(not tags.isdisjoint(target.tags()) for target in targets.values()):
-        places = ", ".join(sorted({f"{t.platform}, Python {t.python}" for t in targets.values()}))
+    if all(tags.isdisjoint(_accepted(target)) for target in targets.values()):
+        places = ", ".join(sorted({place_of(t) for t in targets.values()}))
         wheel.fault("", f"{label}: {filename} does not fit {places}")
 
 
@@ -144,43 +146,61 @@ def selections(groups: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 def _selections(root: Table, pylock: Pylock, targets: Mapping[str, Target]) -> None:
     """Select with every base and choice of groups; each entry's fault is reported once."""
-    seen: set[Fault] = set()
+    faults: dict[tuple[int, str], Fault] = {}
     for base, target in targets.items():
-        environment, fits = target.environment(), create_compatible_tags_selector(target.tags())
-        if base not in (pylock.extras or ()):
-            seen.add(Fault("extras", f"the base '{base}' is missing"))
+        environment = target.environment()
+        if problem := _unfit_header(pylock, base, environment):
+            root.fault(*problem)
             continue
-        try:
-            # header only: requires-python and environments
-            header = {**pylock.to_dict(), "packages": []}
-            list(Pylock.from_dict(header).select(environment=environment, tags=(), extras=[base]))
-        except PylockSelectError as error:
-            seen.add(Fault("", f"base {base}: {error}"))
-            continue
-        for groups in selections(tuple(pylock.dependency_groups or ())):
+        for groups in selections(pylock.dependency_groups or ()):
+            chosen: dict[str, str | frozenset[str]] = {**environment}
+            chosen |= {"extras": frozenset([base]), "dependency_groups": frozenset(groups)}
             taken: dict[str, int] = {}
             for position, package in enumerate(pylock.packages):
-                if package.marker is not None and not package.marker.evaluate(
-                    {**environment, "extras": {base}, "dependency_groups": set(groups)},
-                    context="lock_file",
-                ):
+                if package.marker and not package.marker.evaluate(chosen, context="lock_file"):
                     continue
-                where, label = f"packages[{position}]", f"{package.name} {package.version}"
                 if (other := taken.setdefault(package.name, position)) != position:
-                    version = pylock.packages[other].version
-                    also = f"selected together with packages[{other}] ({version})"
-                    chosen = f"base {base}, groups {', '.join(groups) or 'none'}"
-                    if not any(f.where == where and also in f.problem for f in seen):
-                        seen.add(Fault(where, f"{label}: {also}: {chosen}"))
-                wheels: Sequence[PackageWheel] = package.wheels or ()
-                names = ((w, parse_wheel_filename(w.filename)[3]) for w in wheels)
-                if next(fits(names), None) is None:
-                    place = f"{target.platform}, Python {target.python}"
-                    problem = f"{label}: no wheel for base {base} ({place})"
-                    seen.add(Fault(f"{where}.wheels", problem))
-    root.faults.extend(sorted(seen, key=lambda f: (_number(f.where), f)))
+                    fault = _double(pylock, position, other, base, groups)
+                    faults.setdefault((position, f"double {other}"), fault)
+                if not _fits(package.wheels or (), target):
+                    text = f"{package.name} {package.version}: no wheel for {place_of(target)}"
+                    fault = Fault(f"packages[{position}].wheels", f"{text} (base {base})")
+                    faults.setdefault((position, f"unfit {base}"), fault)
+    root.faults.extend(faults[key] for key in sorted(faults))
 
 
-def _number(where: str) -> int:
-    digits = where.partition("[")[2].partition("]")[0]
-    return int(digits) if digits else -1
+def _unfit_header(
+    pylock: Pylock, base: str, environment: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """What of the header (requires-python, environments, extras) keeps a base from its packages."""
+    if base not in (pylock.extras or ()):
+        return "extras", f"the base '{base}' is missing"
+    header = Pylock.from_dict({**pylock.to_dict(), "packages": []})
+    try:
+        list(header.select(environment=cast("Environment", environment), tags=(), extras=[base]))
+    except PylockSelectError as error:
+        return "", f"base {base}: {error}"
+    return None
+
+
+def _double(pylock: Pylock, position: int, other: int, base: str, groups: Sequence[str]) -> Fault:
+    package, first = pylock.packages[position], pylock.packages[other]
+    chosen = f"base {base}, groups {', '.join(groups) or 'none'}"
+    text = f"selected together with packages[{other}] ({first.version}) by {chosen}"
+    return Fault(f"packages[{position}]", f"{package.name} {package.version}: {text}")
+
+
+def _fits(wheels: Sequence[PackageWheel], target: Target) -> bool:
+    accepted = _accepted(target)
+    return any(not parse_wheel_filename(w.filename)[3].isdisjoint(accepted) for w in wheels)
+
+
+@cache
+def _accepted(target: Target) -> frozenset[Tag]:
+    return frozenset(target.tags())
+
+
+def place_of(target: Target) -> str:
+    """A target in the words of a message."""
+    glibc = "{}.{}".format(*target.glibc)
+    return f"linux/{target.architecture}, Python {target.python}, glibc {glibc}"

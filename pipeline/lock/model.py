@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date
+from typing import Any, cast
 
+from packaging.markers import Environment
 from packaging.pylock import PackageWheel, Pylock
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from pipeline.errors import UsageError
-from pipeline.lock.target import Target
+from pipeline.wheels.target import Target
 
 
 @dataclass(frozen=True, order=True)
@@ -42,19 +44,24 @@ class LockedDeb:
         """Last component of the pool path."""
         return self.path.rpartition("/")[2]
 
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
 
 @dataclass(frozen=True)
 class Base:
     """What the first stage of a chain starts from.
 
-    Either an image by digest (`image`, `digest`) or a Debian (`suite`, `packages` asked for, and
-    their closure `debs`) that the selected wheels are installed into. `inventory` names the
-    distributions that are established to be in the image, as (normalized name, version).
+    `platform` is spelled as OCI does, `linux/arm64`. A base is either an image by digest (`image`,
+    `digest`), or a Debian (`suite`, the `packages` asked for, and their closure `debs`) that the
+    selected wheels are installed into. `inventory` names the distributions that are established to
+    be in the image, as (normalized name, version).
     """
 
     name: str
+    platform: str
     target: Target
-    site_packages: str
     image: str = ""
     digest: str = ""
     suite: str = ""
@@ -63,9 +70,9 @@ class Base:
     inventory: tuple[tuple[str, str], ...] = ()
 
     @property
-    def platform(self) -> str:
-        """Platform as OCI spells it, `linux/arm64`."""
-        return self.target.platform
+    def site_packages(self) -> str:
+        """Where distributions are installed, an absolute path in the image."""
+        return self.target.site_packages
 
     @property
     def python(self) -> str:
@@ -125,6 +132,10 @@ class Known:
     why: str
     owner: str = ""
     sha256: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """The fields as JSON values."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -187,7 +198,7 @@ class Lock:
                 hint=f"groups of this lock: {', '.join(self.groups) or 'none'}",
             )
         selected = self.pylock.select(
-            environment=chosen.target.environment(),
+            environment=cast("Environment", chosen.target.environment()),
             tags=chosen.target.tags(),
             extras=[base],
             dependency_groups=wanted,

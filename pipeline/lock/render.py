@@ -35,7 +35,12 @@ def render(
     for name, moment in newer.items():
         ours.setdefault("newer", tomlkit.inline_table())[name] = moment
     head = tomlkit.dumps(document).rstrip("\n")
-    return "\n\n".join([head, *(_entry(entry, overrides) for entry in entries)]) + "\n"
+    return "\n\n".join([head, *render_entries(entries, overrides)]) + "\n"
+
+
+def render_entries(entries: Iterable[Entry], overrides: Sequence[Override] = ()) -> list[str]:
+    """The `[[packages]]` tables, with a comment at each that the ledger holds."""
+    return [_entry(entry, overrides) for entry in entries]
 
 
 def _at(table: AbstractTable | tomlkit.TOMLDocument, *keys: str) -> AbstractTable:

@@ -6,6 +6,7 @@ looks at the list of faults before a value is used.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -43,6 +44,21 @@ def read_toml(path: Path, *, missing: str) -> dict[str, Any]:
         place = _PLACE.match(str(error))
         where, problem = (place["where"], place["problem"]) if place else ("", str(error))
         raise FaultyFile(str(path), [Fault(where, f"not TOML: {problem}")]) from None
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a whole file or nothing: to a name beside it, then renamed.
+
+    Raises:
+        OutsideTrouble: it cannot be written.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        new.write_text(text, encoding="utf-8", newline="\n")
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise OutsideTrouble(f"{path}: cannot be written: {error.strerror}") from None
 
 
 class Table:

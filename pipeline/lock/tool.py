@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from pipeline.lock.entries import SHA256
 from pipeline.lock.model import Base, Known, LockedDeb, Override, Removal, Zstd
 from pipeline.lock.table import Table, sorted_or_fault
-from pipeline.lock.target import MACHINES, Target
+from pipeline.wheels.target import MACHINES, Target
 
 _HEX = "64 lower-case hex digits"
 _MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
@@ -77,13 +78,19 @@ def _requirement(table: Table, key: str, text: str) -> Requirement | None:
 
 def _base(name: str, table: Table, resolved: bool) -> Base:
     platform = table.text("platform")
-    if platform and platform not in MACHINES:
-        table.fault("platform", f"{platform!r} is not one of {', '.join(sorted(MACHINES))}")
-        platform = ""
+    machines = {f"linux/{architecture}": machine for architecture, machine in MACHINES.items()}
+    if platform and platform not in machines:
+        table.fault("platform", f"{platform!r} is not one of {', '.join(sorted(machines))}")
     python = table.text("python", pattern=r"3\.\d+(\.\d+)?", like="a version such as 3.11.2")
     glibc = table.text("glibc", pattern=r"2\.\d+", like="a version such as 2.36")
-    target = Target(platform or "linux/arm64", python or "3.11", glibc or "2.36")
     site = table.text("site-packages", pattern=r"/[^/].*[^/]", like="an absolute path")
+    major, _, minor = (glibc or "2.36").partition(".")
+    target = Target(
+        python=python or "3.11",
+        machine=machines.get(platform, "aarch64"),
+        glibc=(int(major), int(minor)),
+        site_packages=site,
+    )
     if "image" in table.values:
         image, suite = table.text("image"), ""
         digest = table.text("digest", pattern=f"sha256:{SHA256}", like=f"sha256: and {_HEX}")
@@ -105,7 +112,7 @@ def _base(name: str, table: Table, resolved: bool) -> Base:
         if not version or canonicalize_name(found) != found:
             table.fault(f"inventory[{position}]", f"{text!r} is not <normalized name>==<version>")
         inventory.append((found, version))
-    return Base(name, target, site, image, digest, suite, packages, debs, tuple(inventory))
+    return Base(name, platform, target, image, digest, suite, packages, debs, tuple(inventory))
 
 
 def _deb(table: Table) -> LockedDeb:
@@ -143,6 +150,10 @@ def _override(table: Table, bases: Collection[str], groups: Collection[str]) -> 
             table.fault("requirement", f"{text!r} is not <name>==<version>")
             requirement = None
     against = table.texts("against")
+    for position, who in enumerate(against):
+        if not _wish(who):
+            problem = f"{who!r} is not '<distribution> <version> wants <specifier>'"
+            table.fault(f"against[{position}]", problem)
     why = table.text("why")
     review = _date(table, "review")
     url = table.text("url", required=False, pattern=r"https://\S+\.whl", like="https://….whl")
@@ -152,6 +163,16 @@ def _override(table: Table, bases: Collection[str], groups: Collection[str]) -> 
     table.close()
     held = requirement or Requirement("faulty==0")
     return Override(base, group, held, against, why, review, url, sha256)
+
+
+def _wish(text: str) -> bool:
+    """Whether a text says who wants what: `torch 2.13.0 wants ==2.29.7`."""
+    who, _, what = text.partition(" wants ")
+    try:
+        SpecifierSet(what)
+    except InvalidSpecifier:
+        return False
+    return bool(what) and len(who.split(" ")) == 2
 
 
 def _date(table: Table, key: str) -> date:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from packaging.utils import canonicalize_name
 
-from pipeline.errors import Fault, FaultyFile, Refusal
+from pipeline.errors import Fault, FaultyFile, Refusal, UsageError
 from pipeline.lock.compose import Entry, compose
 from pipeline.lock.debs import resolve_debs
 from pipeline.lock.model import Base, LockedDeb, LockedWheel, Override
 from pipeline.lock.render import render
 from pipeline.lock.table import Table, read_toml
-from pipeline.lock.target import Target
 from pipeline.lock.tool import Tool, read_tool
 from pipeline.resolve import resolve
+from pipeline.wheels.target import Target
+
+_JOBS = 4  # resolutions side by side; they wait for the index most of the time
 
 #: What says how far the work is.
 Say = Callable[[str], None]
@@ -114,18 +118,20 @@ def resolve_entries(
     resolver: Resolver = resolve,
 ) -> list[Entry]:
     """Resolve every base with every group's path, and merge the answers into entries."""
-    selections: dict[str, dict[str, dict[str, LockedWheel]]] = {}
-    for name, base in sorted(tool.bases.items()):
-        selections[name] = {}
-        for group in ("", *groups):
-            path = path_of(group, parents)
-            overrides = held(tool.overrides, name, path)
-            if group and overrides == held(tool.overrides, name, path[:-1]):
-                # the same question as the parent's
-                selections[name][group] = selections[name][parents[group]]
-                continue
-            say(f"resolving {name} {' '.join(path) or '(the base)'}")
-            selections[name][group] = _selection(tool, base, overrides, group, resolver)
+    asked: dict[tuple[str, str], Future[dict[str, LockedWheel]]] = {}
+    with ThreadPoolExecutor(_JOBS) as pool:
+        for name, base in sorted(tool.bases.items()):
+            for group in ("", *groups):
+                path = path_of(group, parents)
+                overrides = held(tool.overrides, name, path)
+                if group and overrides == held(tool.overrides, name, path[:-1]):
+                    asked[name, group] = asked[name, parents[group]]  # the same question
+                    continue
+                say(f"resolving {name} {' '.join(path) or '(the base)'}")
+                asked[name, group] = pool.submit(_selection, tool, base, overrides, group, resolver)
+    selections = {
+        name: {group: asked[name, group].result() for group in ("", *groups)} for name in tool.bases
+    }
     return compose(selections, groups, parents)
 
 
@@ -183,6 +189,7 @@ def update(
     text = path.read_text(encoding="utf-8")
     names = [canonicalize_name(name) for name in upgrade if name != "debs"]
     if names:
+        refuse_unknown(names, tomllib.loads(text))
         refuse_held(tool, names)
         tool = tool.with_newer(dict.fromkeys(names, moment))
     debs = {}
@@ -194,6 +201,18 @@ def update(
     parents = group_parents(groups, paths)
     entries = resolve_entries(tool, groups, parents, say=say, resolver=resolver)
     return render(text, entries, debs, tool.overrides, newer=tool.newer)
+
+
+def refuse_unknown(names: Sequence[str], document: Mapping[str, Any]) -> None:
+    """Refuse to upgrade what the lock does not hold.
+
+    Raises:
+        UsageError: all of them.
+    """
+    there = {package.get("name") for package in document.get("packages", ())}
+    if unknown := [name for name in names if name not in there]:
+        hint = "names are those of [[packages]], or `debs` for the .deb list"
+        raise UsageError(f"the lock holds no package {', '.join(unknown)}", hint=hint)
 
 
 def refuse_held(tool: Tool, names: Sequence[str]) -> None:

@@ -44,17 +44,21 @@ class ImageView(Protocol):
 
 @dataclass(frozen=True)
 class LayersView:
-    """An image given by the blobs and indexes of its layers, lowest first."""
+    """An image given by the blobs and indexes of its layers, lowest first.
+
+    `merged` is their merged tree, where the caller has it already.
+    """
 
     name: str
     blobs: Sequence[tuple[Path, LayerIndex]]
     layers: Sequence[LayerInfo]
     config: Mapping[str, Any]
+    merged: Tree | None = None
 
     @cached_property
     def tree(self) -> Tree:
         """The merged tree of all layers."""
-        return Tree.merge(index.entries for _, index in self.blobs)
+        return self.merged or Tree.merge(index.entries for _, index in self.blobs)
 
     def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
         """Return contents by path, each read from the layer that the merged tree names."""

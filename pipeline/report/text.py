@@ -51,13 +51,13 @@ def _line(report: AuditReport, finding: Finding, verbose: bool) -> Text:
 
 
 def _place(report: AuditReport, finding: Finding) -> str:
-    """Return the layer as a person counts it, with what made it."""
+    """Return the number of the layer, from 0, with what made it."""
     digests = [layer.digest for layer in report.layers]
     if finding.layer not in digests:
         return ""
     number = digests.index(finding.layer)
     made_by = report.layers[number].created_by
-    return f"layer {number} of 0–{len(digests) - 1}" + (f", {made_by}" if made_by else "")
+    return f"layer {number}" + (f", {made_by}" if made_by else "")
 
 
 def _summary(report: AuditReport, hidden: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from packaging.version import Version
 
 from pipeline.errors import Refusal
-from pipeline.inventory.distributions import Inventory, read_inventory
+from pipeline.inventory.distributions import Inventory, Memo, read_inventory
 from pipeline.inventory.ownership import Ownership
 from pipeline.oci.index import DIRECTORY
 from pipeline.oci.view import LayersView
@@ -28,6 +28,9 @@ from pipeline.wheels.known import Known
 from pipeline.wheels.layer import WheelFile, plan_wheel
 from pipeline.wheels.remove import record_paths, removed_files, whiteouts
 from pipeline.wheels.target import Target
+
+# One for the life of a worker process: the images of a chain share nearly all of their metadata.
+_MEMO = Memo()
 
 
 class Draft:
@@ -55,7 +58,7 @@ class Draft:
         self._new: dict[str, NewFile] = {}
         self._contents: dict[str, bytes] = {}
         self._overrides: dict[str, dict[str, str]] = {}
-        self._inventory: Inventory = read_inventory(view, [target.site_packages])
+        self._inventory: Inventory = read_inventory(view, [target.site_packages], memo=_MEMO)
         self._ownership = Ownership(self._inventory, view.tree)
         self._leaving = {wheel["name"] for wheel in removed}
         self._gone = self._plan_removals(removed)
@@ -104,6 +107,8 @@ class Draft:
         return removed_files(self._view.tree, paths, kept=kept)
 
     def _plan_conflicts(self) -> dict[str, dict[str, str]]:
+        if not self._plans:
+            return {}
         owned = {
             path: Owned(claim.distribution.name, claim.located.entry.sha256)
             for path, claims in self._ownership.owners.items()
@@ -130,6 +135,11 @@ class Draft:
         for name, (wheel, _) in self._installed.items():
             versions[name] = Version(wheel["version"])
         return versions
+
+    @property
+    def python(self) -> str:
+        """Major and minor version of the image's Python, as syntax is judged: "3.11"."""
+        return ".".join(map(str, self.target.python_version))
 
     def distribution_files(self, name: str) -> list[str]:
         """Return the files of a distribution in the finished stage, relative to site-packages."""
@@ -227,6 +237,11 @@ class Draft:
             )
             mode = self._view.tree.nodes[record].entry.mode
             self._new[record] = NewFile(record, mode, self._keep(new), len(new))
+
+    def parent_hashes(self) -> dict[str, str]:
+        """Return path -> hex sha256 of every file of the parent."""
+        nodes = self._view.tree.nodes.items()
+        return {path: node.entry.sha256 for path, node in nodes if node.entry.sha256}
 
     def merged_hashes(self) -> dict[str, str]:
         """Return path -> hex sha256 of every file of the finished stage."""

@@ -6,8 +6,9 @@ Tags: PEP 425, PEP 600 (manylinux). Markers: PEP 508. Paths: Debian's `posix_loc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
+from typing import Any
 
 from packaging.tags import Tag, compatible_tags, cpython_tags
 
@@ -16,6 +17,8 @@ _LEGACY = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinu
 # manylinux begins with glibc 2.17 on every machine but x86.
 _OLDEST_GLIBC = {"x86_64": (2, 5)}
 _OLDEST_GLIBC_ELSEWHERE = (2, 17)
+# Machines by the architectures of OCI's image-spec, which are those of Go (GOARCH) and of Debian.
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,15 @@ class Target:
         """Major and minor version of the interpreter."""
         major, minor = self.python.split(".")[:2]
         return int(major), int(minor)
+
+    @property
+    def architecture(self) -> str:
+        """The machine as OCI images spell it: `arm64`."""
+        return next(name for name, machine in MACHINES.items() if machine == self.machine)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return {**asdict(self), "glibc": list(self.glibc)}
 
     def platforms(self) -> Iterator[str]:
         """Yield the platform tags that fit, best first."""

@@ -55,8 +55,7 @@ def pins(context: Context) -> Iterator[Finding]:
 
 
 def _not_in_lock(context: Context, one: Distribution) -> Finding:
-    parent = context.parent
-    inherited = parent is not None and any(one.name == other.name for other in parent.distributions)
+    inherited = context.parent is not None and one.name in context.parent.distributions
     return context.finding(
         "not-in-lock",
         one.name,

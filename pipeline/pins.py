@@ -55,10 +55,10 @@ def load_lock(path: Path) -> Lock:
     document = read_toml(path, missing="a lock is named with --line, or by its path")
     faults: list[Fault] = []
     root = Table(document, "", faults)
-    tools = root.table("tool")
+    ours = root.table("tool", required=False).table(TOOL)
     groups = root.texts("dependency-groups", required=False)
     # without the table of ours nothing can be judged, so nothing else is said then
-    tool = read_tool(tools.table(TOOL), groups) if not faults else None
+    tool = read_tool(ours, groups) if ours.values else None
     if tool is None or not tool.bases:
         raise FaultyFile(str(path), faults or [Fault(f"tool.{TOOL}.bases", "no base")])
     pylock = read_entries(root, {name: base.target for name, base in tool.bases.items()})

@@ -82,7 +82,7 @@ def _judged(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     try:
         Pylock.from_dict(document)
     except PylockValidationError as error:
-        yield error.context or "", error.message
+        yield error.context or "", error.message.partition("\n")[0]
 
 
 def _entry(entry: Table, targets: Mapping[str, Target]) -> None:
@@ -100,7 +100,7 @@ def _entry(entry: Table, targets: Mapping[str, Target]) -> None:
         entry.fault("version", f"{label} is a placeholder that holds nothing")
     wheels = entry.tables("wheels")
     if not wheels and "wheels" not in [f.where.rpartition(".")[2] for f in entry.faults[before:]]:
-        places = ", ".join(sorted({place_of(t) for t in targets.values()}))
+        places = " or ".join(sorted({place_of(t) for t in targets.values()}))
         entry.fault("wheels", f"{label} has no wheel for {places} (source only?)")
     for wheel in wheels:
         _wheel(wheel, label, targets)
@@ -131,7 +131,7 @@ def _wheel(wheel: Table, label: str, targets: Mapping[str, Target]) -> None:
         wheel.fault("path" if path else "url", f"{label}: {filename!r} is no wheel file name")
         return
     if all(tags.isdisjoint(_accepted(target)) for target in targets.values()):
-        places = ", ".join(sorted({place_of(t) for t in targets.values()}))
+        places = " or ".join(sorted({place_of(t) for t in targets.values()}))
         wheel.fault("", f"{label}: {filename} does not fit {places}")
 
 

@@ -31,9 +31,9 @@ def render(
     for base, listed in debs.items():
         table = _at(document, "tool", "sm121-chain", "bases", base)
         table["debs"] = _array(_deb(deb) for deb in listed)
-    ours = _at(document, "tool", "sm121-chain")
+    table = _at(document, "tool", "sm121-chain", "newer")
     for name, moment in newer.items():
-        ours.setdefault("newer", tomlkit.inline_table())[name] = moment
+        table[name] = moment
     head = tomlkit.dumps(document).rstrip("\n")
     return "\n\n".join([head, *render_entries(entries, overrides)]) + "\n"
 

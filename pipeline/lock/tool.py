@@ -47,7 +47,7 @@ def read_tool(table: Table, groups: Collection[str], *, resolved: bool = True) -
     moment = table.text(
         "exclude-newer", pattern=_MOMENT, like="a moment such as 2026-11-20T00:00:00Z"
     )
-    later = table.table("newer", required=False)
+    later = table.table("newer")
     newer = {n: later.text(n, pattern=_MOMENT, like="a moment") for n in sorted(later.values)}
     requirements = table.texts("requirements")
     for position, requirement in enumerate(requirements):
@@ -62,6 +62,10 @@ def read_tool(table: Table, groups: Collection[str], *, resolved: bool = True) -
         bases[name] = _base(name, base, resolved)
         base.close()
     overrides = tuple(_override(t, bases, groups) for t in table.tables("overrides"))
+    places = [(o.base, o.group, o.name) for o in overrides]
+    for position, place in enumerate(places):
+        if place in places[:position]:
+            table.fault(f"overrides[{position}]", f"{place[2]} stands twice for the same group")
     removals = tuple(_removal(t, bases, groups) for t in table.tables("removals"))
     known = tuple(_known(t) for t in table.tables("known"))
     table.close()

@@ -1,1 +1,1 @@
-"""Debian packages: bring .deb files here and unpack them into a layer without their scripts."""
+"""Debian packages: the download, the unpacking into a layer."""

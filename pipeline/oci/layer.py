@@ -8,8 +8,8 @@ hold it. RFC 8878 section 3.1 makes a concatenation of frames one valid stream.
 from __future__ import annotations
 
 import hashlib
-import io
 import posixpath
+import re
 import tarfile
 from collections import deque
 from collections.abc import Callable
@@ -20,7 +20,8 @@ from typing import BinaryIO
 
 import zstandard
 
-from pipeline.errors import Refusal
+from pipeline.errors import Refusal, UsageError
+from pipeline.oci.header import BLOCK, tar_header
 from pipeline.oci.index import (
     DIRECTORY,
     FILE,
@@ -34,22 +35,29 @@ from pipeline.oci.index import (
 )
 
 FRAME_SIZE = 4 * 1024 * 1024
-_BLOCK = tarfile.BLOCKSIZE
-_END_OF_ARCHIVE = bytes(2 * _BLOCK)
+_END_OF_ARCHIVE = bytes(2 * BLOCK)
 _COPY = 1024 * 1024
 WHITEOUT_PREFIX = ".wh."
 OPAQUE_NAME = ".wh..wh..opq"
+_FAULTY_PART = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")  # an empty part, "." or ".."
+
+
+def check_zstd(library: str) -> None:
+    """Refuse to compress with another libzstd than `library`: its bytes could differ.
+
+    Raises UsageError: the environment of this program is not the one that the lock was made for.
+    """
+    found = ".".join(map(str, zstandard.ZSTD_VERSION))
+    if found != library:
+        raise UsageError(
+            f"the lock wants libzstd {library}, but the zstandard package here brings {found}",
+            hint="install requirements/run.txt, or call through nox",
+        )
 
 
 def check_path(path: str) -> None:
     """Refuse a path that is absolute, empty, climbs, is not normal, or is not UTF-8 text."""
-    faulty = (
-        not path
-        or path.startswith("/")
-        or "\0" in path
-        or posixpath.normpath(path) != path
-        or path.split("/", 1)[0] in ("..", ".")
-    )
+    faulty = "\0" in path or _FAULTY_PART.search(path) is not None
     if faulty or not path.isascii():
         try:
             path.encode("utf-8")
@@ -114,6 +122,11 @@ class LayerWriter:
     def __contains__(self, path: str) -> bool:
         return path in self._seen
 
+    def get(self, path: str) -> Entry | None:
+        """Return what this layer holds at `path` so far."""
+        number = self._seen.get(path)
+        return None if number is None else self._entries[number]
+
     def add_directory(self, path: str, mode: int = 0o755) -> None:
         """Add a directory. The same directory again is fine, with another mode it is refused."""
         known = self._seen.get(path)
@@ -131,7 +144,14 @@ class LayerWriter:
         """
         self._put(Entry(path, FILE, mode, size), tarfile.REGTYPE)
         offset = self._offset
-        stream = io.BytesIO(data) if isinstance(data, bytes) else data
+        if isinstance(data, bytes):
+            if len(data) != size:
+                raise Refusal(f"{path}: has {len(data)} bytes, not its declared {size}")
+            sha256 = hashlib.sha256(data).hexdigest()
+            self._write(data + bytes(-size % BLOCK))
+            self._entries[-1] = Entry(path, FILE, mode, size, sha256, "", offset)
+            return sha256
+        stream = data
         digest = hashlib.sha256()
         left = size
         while left:
@@ -143,7 +163,7 @@ class LayerWriter:
             left -= len(chunk)
         if stream.read(1):
             raise Refusal(f"{path}: is longer than its declared {size} bytes")
-        self._write(bytes(-size % _BLOCK))
+        self._write(bytes(-size % BLOCK))
         sha256 = digest.hexdigest()
         self._entries[-1] = Entry(path, FILE, mode, size, sha256, "", offset)
         return sha256
@@ -208,13 +228,12 @@ class LayerWriter:
         self._add_parents(name)
         self._seen[key] = len(self._entries)
         self._entries.append(entry)
-        header = tarfile.TarInfo(name)
-        header.type = tar_type
-        header.mode = entry.mode
-        header.mtime = self._epoch
-        header.size = entry.size if tar_type == tarfile.REGTYPE else 0
-        header.linkname = entry.link
-        self._write(header.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict"))
+        size = entry.size if tar_type == tarfile.REGTYPE else 0
+        self._write(
+            tar_header(
+                name, tar_type, mode=entry.mode, size=size, mtime=self._epoch, link=entry.link
+            )
+        )
 
     def _add_parents(self, name: str) -> None:
         parent = posixpath.dirname(name)

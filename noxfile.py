@@ -1,0 +1,128 @@
+"""Sessions: each verb is a thin door to `python -m pipeline VERB`; the rest is for developers.
+
+    nox -s build                      the chain, from the lock to dist/
+    nox -s build -- --to v3           what follows -- goes to the verb
+    nox -s tests                      the test suite
+"""
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2025.5"
+nox.options.sessions = ["tests", "lint", "typecheck"]
+nox.options.reuse_existing_virtualenvs = True
+
+
+def locked(session: nox.Session, *names: str) -> None:
+    """Install requirements/NAME.txt, every file by its hash; only when the lock has changed."""
+    files = [Path("requirements", f"{name}.txt") for name in names]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    stamp = Path(session.virtualenv.location, "sm121-chain-requirements")
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
+        return
+    for file in files:
+        session.install("--quiet", "--require-hashes", "--only-binary=:all:", "-r", str(file))
+    stamp.write_text(digest, encoding="utf-8")
+
+
+def verb(session: nox.Session, name: str) -> None:
+    """Run a verb in this session's environment, and end nox with the verb's own exit status.
+
+    session.run would merge stderr into stdout and turn every failure into status 1.
+    """
+    locked(session, "run")
+    python = Path(session.bin, "python")
+    try:
+        done = subprocess.run([python, "-m", "pipeline", name, *session.posargs], check=False)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the chain into dist/: base and stages as arm64 OCI images."""
+    verb(session, "build")
+
+
+@nox.session
+def show(session: nox.Session) -> None:
+    """Print what a build would do: parents, pins that move, patches, and why."""
+    verb(session, "show")
+
+
+@nox.session
+def lock(session: nox.Session) -> None:
+    """Resolve, check, explain or export the lock (pins.toml)."""
+    verb(session, "lock")
+
+
+@nox.session
+def fetch(session: nox.Session) -> None:
+    """Download every locked file into the cache, verified."""
+    verb(session, "fetch")
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Audit one image against the lock."""
+    verb(session, "audit")
+
+
+@nox.session
+def patches(session: nox.Session) -> None:
+    """List, check or apply the patches."""
+    verb(session, "patches")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the test suite."""
+    locked(session, "run", "test")
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and format with ruff."""
+    locked(session, "run")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session
+def typecheck(session: nox.Session) -> None:
+    """Check types, strictly."""
+    locked(session, "run", "lint")
+    session.run("python", "-m", "mypy")
+
+
+@nox.session
+def requirements(session: nox.Session) -> None:
+    """Pin this project's own dependencies anew: requirements/*.txt, with hashes, naming no host."""
+    session.install("uv")
+    for name, groups in (("run", ()), ("test", ("test",)), ("lint", ("lint",)), ("nox", ("nox",))):
+        extra = [f"--group={group}" for group in groups]
+        source = [] if groups else ["pyproject.toml"]
+        session.run(
+            "uv",
+            "pip",
+            "compile",
+            "--universal",
+            "--generate-hashes",
+            "--no-header",
+            "--python-version=3.11",
+            f"--output-file=requirements/{name}.txt",
+            *extra,
+            *source,
+            external=True,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit("run me with nox: `nox -l` lists the sessions")

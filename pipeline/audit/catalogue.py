@@ -1,0 +1,40 @@
+"""Every rule with its severity. What each means and what to do is written in docs/findings.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline.audit.findings import ERROR, NOTE, WARNING
+
+SEVERITIES: Mapping[str, str] = {
+    # pins
+    "pin-upgraded": ERROR,
+    "pin-downgraded": ERROR,
+    "build-changed": ERROR,
+    "pin-changed": ERROR,
+    "not-in-lock": ERROR,
+    "distribution-missing": ERROR,
+    # requirements: a warning when inherited, a note when the ledger intends it
+    "requirement-unsatisfied": ERROR,
+    "requirement-unreadable": WARNING,
+    # metadata
+    "duplicate-dist": ERROR,
+    "shadowed-dist": WARNING,
+    "broken-metadata": ERROR,
+    "site-missing": ERROR,
+    "site-not-judged": NOTE,
+    # RECORD
+    "broken-record": ERROR,
+    "record-missing": NOTE,
+    "record-row-outside-root": ERROR,
+    "file-missing": ERROR,
+    "file-modified": ERROR,
+    "file-conflict": ERROR,
+    "unowned-file": NOTE,
+    # patches
+    "patch-lost": ERROR,
+    # origins
+    "origin-editable": WARNING,
+    "origin-direct-url": WARNING,
+    "origin-changed": ERROR,
+}

@@ -1,0 +1,29 @@
+"""The rules of an audit, one subject a module.
+
+A new rule is a function from a context to findings, its place in `RULES`, its severities in
+`audit/catalogue.py` and its section in docs/findings.md.
+"""
+
+from __future__ import annotations
+
+from pipeline.audit.context import Rule
+from pipeline.audit.rules.metadata import broken, duplicates, sites
+from pipeline.audit.rules.origin import origins
+from pipeline.audit.rules.patches import patches
+from pipeline.audit.rules.record import conflicts, files, rows, unowned
+from pipeline.audit.rules.requirements import requirements
+from pipeline.audit.rules.versions import pins
+
+RULES: tuple[Rule, ...] = (
+    sites,
+    pins,
+    requirements,
+    duplicates,
+    broken,
+    rows,
+    files,
+    conflicts,
+    unowned,
+    patches,
+    origins,
+)

@@ -1,0 +1,171 @@
+"""A build: plan, files, engine, and the images that come out, each shown when it is proven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from pipeline.audit.findings import ERROR
+from pipeline.chain import BUILT, ROOT
+from pipeline.engines.schedule import Engine, Listener
+from pipeline.errors import Refusal
+from pipeline.graph import Plan, PlannedImage, Step
+from pipeline.lock.model import Lock
+from pipeline.oci.image import Image, Runtime, build_image, rfc3339
+from pipeline.oci.layout import LayoutWriter
+from pipeline.steps.layers import BLOB, layer_of
+from pipeline.steps.program import StepOutput
+
+_VENDOR = "dev.sm121-chain"
+
+
+@dataclass(frozen=True)
+class Built:
+    """One line of a build's result: an image, or a stage that stands for its parent's."""
+
+    planned: PlannedImage
+    image: Image | None
+
+
+class Progress(Protocol):
+    """How a build tells what it does."""
+
+    def started(self, step: Step) -> None: ...
+    def finished(self, step: Step, output: StepOutput, *, cached: bool) -> None: ...
+
+
+@dataclass
+class Assembly(Listener):
+    """Turns finished steps into images in `layout`, in the plan's order.
+
+    An image is put there once its layers are made, its audit has no error, and so for everything
+    that it stands on. `show` is called for each image, in order.
+    """
+
+    plan: Plan
+    lock: Lock
+    layout: LayoutWriter
+    progress: Progress
+    show: Callable[[Built], None]
+    architecture: str
+    outputs: dict[str, StepOutput] = field(default_factory=dict)
+    built: dict[str, Built] = field(default_factory=dict)
+    _runtimes: dict[str, Runtime] = field(default_factory=dict)
+
+    def started(self, step: Step) -> None:
+        """Pass on to the progress display."""
+        self.progress.started(step)
+
+    def finished(self, step: Step, output: StepOutput, *, cached: bool) -> None:
+        """Take an output. Raises Refusal when it is an audit that found an error."""
+        self.progress.finished(step, output, cached=cached)
+        self.outputs[step.id] = output
+        self._publish()
+        if step.program == "audit":
+            refuse_errors(step, output)
+
+    def _publish(self) -> None:
+        for planned in self.plan.images:
+            if planned.name in self.built:
+                continue
+            needed = (*planned.layers, *planned.gate)
+            if planned.parent and planned.parent not in self.built:
+                return
+            if not all(name in self.outputs for name in needed):
+                return
+            if any(error_findings(self.outputs[name]) for name in planned.gate):
+                return
+            built = Built(planned, self._image(planned) if planned.state == BUILT else None)
+            self.built[planned.name] = built
+            self.show(built)
+
+    def _image(self, planned: PlannedImage) -> Image:
+        runtime = self._runtime(planned)
+        self._runtimes[planned.name] = runtime
+        outputs = [self.outputs[name] for name in planned.layers]
+        layers = [layer_of(output) for output in outputs]
+        image = build_image(
+            layers,
+            runtime,
+            epoch=self.lock.epoch,
+            architecture=self.architecture,
+            annotations=self._annotations(planned),
+        )
+        blobs = [output.directory / BLOB for output in outputs]
+        self.layout.put(planned.tag, image, zip(layers, blobs, strict=True))
+        return image
+
+    def _runtime(self, planned: PlannedImage) -> Runtime:
+        facts = self.outputs[planned.stage_step].facts
+        if planned.name == ROOT:
+            start = facts["runtime"]
+            env = {**dict(item.split("=", 1) for item in start["Env"]), **facts["env"]}
+            labels: Mapping[str, str] = {}
+            entrypoint, working_directory = start["Entrypoint"], start["WorkingDir"]
+        else:
+            parent = self._runtimes[planned.parent]
+            env = {**parent.env, **facts["env"], **planned.env}
+            labels = {**parent.labels, **planned.labels}
+            entrypoint, working_directory = parent.entrypoint, parent.working_directory
+        described = {
+            **labels,
+            "org.opencontainers.image.title": planned.tag,
+            "org.opencontainers.image.version": planned.name,
+            "org.opencontainers.image.created": rfc3339(self.lock.epoch),
+        }
+        return Runtime(env, entrypoint, (), "", working_directory, described)
+
+    def _annotations(self, planned: PlannedImage) -> dict[str, str]:
+        annotations = {
+            "org.opencontainers.image.created": rfc3339(self.lock.epoch),
+            "org.opencontainers.image.title": planned.tag,
+            "org.opencontainers.image.description": planned.title,
+            f"{_VENDOR}.inputs": planned.inputs,
+        }
+        if planned.parent:
+            base = self.built[ROOT].image
+            assert base is not None
+            annotations["org.opencontainers.image.base.name"] = self.built[ROOT].planned.tag
+            annotations["org.opencontainers.image.base.digest"] = base.digest
+        return annotations
+
+
+def error_findings(output: StepOutput) -> list[Mapping[str, str]]:
+    """Return the findings of an audit step that have severity error."""
+    findings: Sequence[Mapping[str, str]] = output.facts["findings"]
+    return [finding for finding in findings if finding["severity"] == ERROR]
+
+
+def refuse_errors(step: Step, output: StepOutput) -> None:
+    """Raise Refusal, with every finding of severity error, if an audit step has any."""
+    errors = error_findings(output)
+    if errors:
+        name = step.params["image"]
+        raise Refusal(
+            f"the audit of {name} found {len(errors)} error{'s' if len(errors) != 1 else ''}",
+            details=[
+                f"{finding['rule']}: {finding['subject']}: {finding['message']}"
+                + (f"\n    fix: {finding['fix']}" if finding.get("fix") else "")
+                for finding in errors
+            ],
+            hint="nothing of this stage was written; stages before it are in the output directory",
+        )
+
+
+def build(
+    plan: Plan,
+    lock: Lock,
+    engine: Engine,
+    file: Callable[[str], Path],
+    assembly: Assembly,
+) -> Mapping[str, Built]:
+    """Run the plan. The layout ends with the images of this run only, whatever happens in it."""
+    try:
+        engine.run(plan, file, assembly)
+    finally:
+        assembly.layout.keep_only(
+            built.planned.tag for built in assembly.built.values() if built.image
+        )
+    return assembly.built

@@ -1,0 +1,100 @@
+"""`build`: the chain. stdout is one line an image; everything else goes to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from pipeline.building import Assembly, Built, build
+from pipeline.chain import BASES
+from pipeline.engines.local import LocalEngine
+from pipeline.errors import Refusal, UsageError
+from pipeline.graph import Plan
+from pipeline.oci.layer import check_zstd
+from pipeline.oci.layout import LayoutWriter
+from pipeline.plan import make_plan
+from pipeline.progress import progress_on, readable
+from pipeline.progress_steps import steps_on
+from pipeline.project import Project
+from pipeline.transfer.fetch import fetch_all
+from pipeline.wheels.house import Wheelhouse, default_cache
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the verb takes."""
+    parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
+    parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
+    parser.add_argument("--to", metavar="STAGE", help="only this stage and what it stands on")
+    parser.add_argument("--out", type=Path, default=Path("dist"), help="OCI layout (default: dist)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="steps side by side"
+    )
+    parser.add_argument("--offline", action="store_true", help="use no network")
+    parser.add_argument("--debian-mirror", metavar="URL", help="a Debian archive, instead of apt's")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fetch, assemble, audit; images appear in the layout as they are proven."""
+    if args.jobs < 1:
+        raise UsageError(f"--jobs {args.jobs}: at least one is needed")
+    project = Project(Path.cwd(), args.line)
+    lock = project.lock
+    base = lock.base(args.base)
+    if base.image:
+        raise Refusal(
+            f"base {base.name} is an image of a registry, and there is no registry client yet",
+            hint=f"`show --base {base.name}` prints its plan; `build` takes --base wheels",
+        )
+    check_zstd(lock.zstd.library)
+    plan = make_plan(lock, project.chain, project.patches, base=args.base, to=args.to)
+    house = Wheelhouse(default_cache())
+    began = time.monotonic()
+    _fetch(plan, project, house, args)
+    engine = LocalEngine(house.cache, args.jobs)
+    layout = LayoutWriter(args.out)
+    with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
+        assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
+        built = build(plan, lock, engine, house.path, assembly)
+    images = sum(1 for item in built.values() if item.image)
+    print(
+        f"{images} images in {args.out}, {readable(_size(args.out))},"
+        f" in {time.monotonic() - began:.1f} s",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def _fetch(plan: Plan, project: Project, house: Wheelhouse, args: argparse.Namespace) -> None:
+    lock = project.lock
+    base = lock.base(args.base)
+    needed = {file.sha256 for step in plan.steps.values() for file in step.files}
+    groups = [project.chain.groups(stage.name) for stage in project.chain]
+    wheels = {w for g in [(), *groups] for w in lock.select(base.name, g) if w.sha256 in needed}
+    fetched = fetch_all(
+        [*base.debs, *sorted(wheels)],
+        house,
+        python=base.python,
+        dated=f"as of {lock.exclude_newer}",
+        offline=args.offline,
+        debian_mirror=args.debian_mirror,
+        progress=progress_on(sys.stderr, quiet=args.quiet),
+    )
+    for warning in fetched.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def _print(built: Built) -> None:
+    planned = built.planned
+    if built.image:
+        line = f"{planned.tag} {built.image.digest} {built.image.fingerprint}"
+    else:
+        line = f"{planned.tag} {planned.state} {planned.parent}"
+    print(line, flush=True)
+
+
+def _size(layout: Path) -> int:
+    return sum(path.stat().st_size for path in (layout / "blobs" / "sha256").iterdir())

@@ -1,0 +1,74 @@
+"""`fetch`: every locked file into the wheelhouse, verified."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from pipeline.chain import BASES, BUILT, Chain
+from pipeline.errors import UsageError
+from pipeline.lock.model import Lock, LockedWheel
+from pipeline.progress import progress_on, readable
+from pipeline.project import Project
+from pipeline.transfer.fetch import DEFAULT_JOBS, fetch_all
+from pipeline.wheels.house import Wheelhouse, default_cache
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `fetch` understands."""
+    parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
+    parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
+    parser.add_argument("--to", metavar="STAGE", help="only what this stage needs (default: all)")
+    parser.add_argument("--offline", action="store_true", help="only verify what is here")
+    parser.add_argument("--debian-mirror", metavar="URL", help="a Debian archive, instead of apt's")
+    parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, metavar="N", help="processes")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Fetch, then link the wheels under their own names into `wheelhouse/` beside the lock."""
+    if args.jobs < 1:
+        raise UsageError(f"--jobs {args.jobs}: at least one is needed")
+    project = Project(Path.cwd(), args.line)
+    lock = project.lock
+    base = lock.base(args.base)
+    wheels = needed_wheels(lock, project.chain, args.base, args.to)
+    house = Wheelhouse(default_cache())
+    began = time.monotonic()
+    fetched = fetch_all(
+        [*base.debs, *wheels],
+        house,
+        python=base.python,
+        dated=f"as of {lock.exclude_newer}",
+        offline=args.offline,
+        debian_mirror=args.debian_mirror,
+        jobs=args.jobs,
+        progress=progress_on(sys.stderr, quiet=args.quiet),
+    )
+    house.link_named(project.root / "wheelhouse", wheels)
+    for warning in fetched.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(
+        f"{fetched.kept + fetched.came} files, {readable(fetched.size)}, verified in"
+        f" {time.monotonic() - began:.1f} s: {fetched.came} fetched now"
+        f" ({readable(fetched.came_size)}), {fetched.kept} kept from earlier in {house.cache}",
+        file=sys.stderr,
+    )
+    return 0
+
+
+def needed_wheels(lock: Lock, chain: Chain, base: str, to: str | None) -> list[LockedWheel]:
+    """The wheels that stages install on a base, up to the stage `to`, or for all stages.
+
+    The base `wheels` is itself made of wheels; the image of another base holds its own already, so
+    only what its stages change is needed.
+    """
+    found = set[LockedWheel]() if lock.base(base).image else set(lock.select(base))
+    for stage in chain if to is None else chain.path(to):
+        if stage.on(base).state == BUILT:
+            parent = chain.built_ancestor(stage.name, base)
+            before = lock.select(base, chain.groups(parent))
+            found |= set(lock.select(base, chain.groups(stage.name))) - set(before)
+    return sorted(found)

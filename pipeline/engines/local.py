@@ -1,0 +1,256 @@
+"""The engine `local`: steps run in processes of this machine, without root, runtime or emulation.
+
+Outputs are directories below `<cache>/steps/<key>`. One appears by a rename, whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline import errors
+from pipeline.engines.keys import step_key
+from pipeline.engines.schedule import Listener, Schedule
+from pipeline.errors import ChainError, OutsideTrouble
+from pipeline.graph import Plan, Step
+from pipeline.space import check_space
+from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
+from pipeline.trust import Trust
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An error of a step, in a form that crosses processes."""
+
+    kind: str
+    message: str
+    hint: str | None
+    details: tuple[str, ...]
+
+    def raised(self) -> ChainError:
+        error = OutsideTrouble(self.message, hint=self.hint, details=self.details)
+        # FaultyFile has a constructor of its own; its message and status are UsageError's.
+        kind = getattr(errors, self.kind if self.kind != "FaultyFile" else "UsageError")
+        error.__class__ = kind
+        return error
+
+
+@dataclass(frozen=True)
+class _Job:
+    program: str
+    params: Mapping[str, Any]
+    files: Mapping[str, str]
+    steps: tuple[tuple[str, bytes], ...]
+    out: str
+    temporary: str
+
+
+@dataclass
+class _Run:
+    """The state of one run: what may start, and the first failure in the plan's order."""
+
+    schedule: Schedule
+    order: Mapping[str, int]
+    queue: list[tuple[Step, Path]] = field(default_factory=list)
+    error: ChainError | None = None
+    _failed: int = -1
+
+    def finish(self, step: Step, output: StepOutput, listener: Listener, *, cached: bool) -> None:
+        self.schedule.outputs[step.id] = output
+        try:
+            listener.finished(step, output, cached=cached)
+        except ChainError as error:
+            self.fail(step, error)
+
+    def fail(self, step: Step, error: ChainError) -> None:
+        if self.error is None or self.precedes(step):
+            self.error, self._failed = error, self.order[step.id]
+
+    def precedes(self, step: Step) -> bool:
+        return self.order[step.id] < self._failed
+
+
+class LocalEngine:
+    """Runs `jobs` steps side by side and keeps their outputs below `cache`."""
+
+    def __init__(self, cache: Path, jobs: int):
+        self._cache = cache
+        self._steps = cache / "steps"
+        self._temporary = cache / "tmp"
+        self._trust = Trust(cache)
+        self._jobs = jobs
+
+    def run(
+        self, plan: Plan, file: Callable[[str], Path], listener: Listener
+    ) -> Mapping[str, StepOutput]:
+        """Run the plan; outputs by step id.
+
+        Raises the error of the first step in the plan's order that failed, whatever the order in
+        time. What stands before it in the plan is finished first, as its images are good.
+        """
+        run = _Run(Schedule(plan), {name: number for number, name in enumerate(plan.steps)})
+        pool: ProcessPoolExecutor | None = None
+        running: dict[Future[bytes | _Failure], tuple[Step, Path]] = {}
+        try:
+            while True:
+                self._take_cached(run, listener)
+                while run.queue and len(running) < self._jobs:
+                    step, place = run.queue.pop(0)
+                    pool = pool or self._pool(run)
+                    listener.started(step)
+                    job = self._job(step, place, run.schedule.inputs(step), file)
+                    running[pool.submit(_work, job)] = (step, place)
+                if not running:
+                    break
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    step, place = running.pop(future)
+                    outcome = future.result()
+                    if isinstance(outcome, _Failure):
+                        run.fail(step, outcome.raised())
+                        continue
+                    output = StepOutput(place, outcome)
+                    for name, (sha256, _) in output.files.items():
+                        self._trust.record(place / name, sha256)
+                    run.finish(step, output, listener, cached=False)
+                if run.error and not any(run.precedes(step) for step, _ in running.values()):
+                    break
+        except BrokenProcessPool as error:
+            raise OutsideTrouble(
+                "a worker process died",
+                hint="it may have run out of memory; try --jobs 1",
+            ) from error
+        finally:
+            if pool is not None:
+                self._end(pool)
+        if run.error:
+            raise run.error
+        return run.schedule.outputs
+
+    def _take_cached(self, run: _Run, listener: Listener) -> None:
+        """Queue what must run. What is cached is finished here, and frees what stands on it."""
+        while fresh := run.schedule.ready():
+            for step in fresh:
+                place = self._steps / step_key(step, run.schedule.inputs(step))
+                output = self._cached(place)
+                if output is None:
+                    run.queue.append((step, place))
+                else:
+                    run.finish(step, output, listener, cached=True)
+        run.queue = [item for item in run.queue if not run.error or run.precedes(item[0])]
+        run.queue.sort(key=lambda item: -item[0].weight)
+
+    def _pool(self, run: _Run) -> ProcessPoolExecutor:
+        check_space(run.schedule.unfinished(), self._cache)
+        self._steps.mkdir(parents=True, exist_ok=True)
+        self._temporary.mkdir(parents=True, exist_ok=True)
+        # spawn: a fork would copy the threads' locks of the progress display.
+        return ProcessPoolExecutor(
+            self._jobs, multiprocessing.get_context("spawn"), initializer=_ignore_interrupt
+        )
+
+    def _end(self, pool: ProcessPoolExecutor) -> None:
+        """Stop at once what still runs: its output has no name yet, so nothing is lost but time."""
+        workers = list((pool._processes or {}).values())
+        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.join()
+        _sweep(self._temporary, {os.getpid()})
+
+    def _job(
+        self,
+        step: Step,
+        place: Path,
+        inputs: list[StepOutput],
+        file: Callable[[str], Path],
+    ) -> _Job:
+        return _Job(
+            program=step.program,
+            params=step.params,
+            files={item.sha256: str(file(item.sha256)) for item in step.files},
+            steps=tuple((str(output.directory), output.data) for output in inputs),
+            out=str(place),
+            temporary=tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._temporary),
+        )
+
+    def _cached(self, place: Path) -> StepOutput | None:
+        """Return the output at `place` if every file of it is what its result says."""
+        try:
+            output = StepOutput(place, (place / RESULT).read_bytes())
+            good = all(
+                self._trust.holds(place / name, sha256, size)
+                for name, (sha256, size) in output.files.items()
+            )
+        except FileNotFoundError:
+            good = False
+        except (ValueError, KeyError, TypeError):
+            good = False
+        if not good:
+            _remove(place)
+            return None
+        return output
+
+    def _trust_files(self, output: StepOutput) -> None:
+        for name, (sha256, _) in output.files.items():
+            self._trust.record(output.directory / name, sha256)
+
+
+def _ignore_interrupt() -> None:
+    # Ctrl-C reaches the whole process group; the engine ends its workers itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _work(job: _Job) -> bytes | _Failure:
+    """Run one step in a worker process, and move its output to its place."""
+    temporary = Path(job.temporary)
+    try:
+        inputs = Inputs(
+            params=job.params,
+            file=lambda sha256: Path(job.files[sha256]),
+            steps=[StepOutput(Path(directory), data) for directory, data in job.steps],
+        )
+        output = run_program(job.program, inputs, temporary)
+        for path in temporary.rglob("*"):
+            if path.is_file():
+                path.chmod(0o444)
+        temporary.chmod(0o755)
+        try:
+            temporary.rename(job.out)
+        except OSError as error:
+            # Another build was faster; its output is the same by definition of the key.
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
+        return output.data
+    except ChainError as error:
+        return _Failure(type(error).__name__, error.message, error.hint, tuple(error.details))
+    except OSError as error:
+        hint = "free some space, or name another cache" if error.errno == errno.ENOSPC else None
+        return _Failure("OutsideTrouble", f"{job.program}: {error}", hint, ())
+    finally:
+        _remove(temporary)
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _sweep(directory: Path, owners: set[int]) -> None:
+    """Remove temporary directories of processes that are gone, and of `owners`."""
+    if not directory.is_dir():
+        return
+    for item in directory.iterdir():
+        pid = item.name.partition("-")[0]
+        if pid.isdigit() and (int(pid) in owners or not Path(f"/proc/{pid}").exists()):
+            _remove(item)

@@ -1,0 +1,137 @@
+"""Write an OCI image layout (image-spec, image-layout.md): blobs by digest and one index.json.
+
+Every write is to a temporary name and renamed; the index is replaced last. So a reader sees whole
+images only, at any moment, whatever interrupts the writer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import Refusal, UsageError
+from pipeline.oci.image import (
+    MEDIA_TYPE_INDEX,
+    MEDIA_TYPE_MANIFEST,
+    Image,
+    Layer,
+    canonical,
+    sha256,
+)
+
+REF_NAME = "org.opencontainers.image.ref.name"
+_LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
+_TEMPORARY = ".tmp-"
+
+
+class LayoutWriter:
+    """Puts images into the layout at `root`, which is made when it is not there.
+
+    Raises UsageError when `root` holds something that is no OCI layout: it is left alone.
+    """
+
+    def __init__(self, root: Path):
+        self._root = root
+        self._blobs = root / "blobs" / "sha256"
+        marker = root / "oci-layout"
+        if root.exists() and not marker.exists() and (not root.is_dir() or any(root.iterdir())):
+            raise UsageError(
+                f"{root} exists and is no OCI image layout",
+                hint="name another directory with --out, or remove this one",
+            )
+        self._blobs.mkdir(parents=True, exist_ok=True)
+        self._manifests = self._read_index()
+        if not marker.exists():
+            self._write(marker, _LAYOUT)
+
+    def put(self, tag: str, image: Image, layers: Iterable[tuple[Layer, Path]]) -> None:
+        """Add an image under a tag, which it takes from any other image that had it."""
+        for layer, blob in layers:
+            self._link(blob, layer.digest, layer.size)
+        for data in (image.config, image.manifest):
+            self._write_blob(data)
+        platform = json.loads(image.config)
+        self._manifests[tag] = {
+            "mediaType": MEDIA_TYPE_MANIFEST,
+            "digest": image.digest,
+            "size": len(image.manifest),
+            "platform": {"architecture": platform["architecture"], "os": platform["os"]},
+            "annotations": {REF_NAME: tag},
+        }
+        self._write_index()
+
+    def keep_only(self, tags: Iterable[str]) -> None:
+        """Drop all other tags, and every blob that no kept image reaches."""
+        keep = set(tags)
+        self._manifests = {tag: entry for tag, entry in self._manifests.items() if tag in keep}
+        self._write_index()
+        reached = set()
+        for entry in self._manifests.values():
+            manifest = json.loads(self._path(entry["digest"]).read_bytes())
+            reached.add(entry["digest"])
+            reached.add(manifest["config"]["digest"])
+            reached.update(layer["digest"] for layer in manifest["layers"])
+        for blob in self._blobs.iterdir():
+            if f"sha256:{blob.name}" not in reached:
+                blob.unlink()
+
+    def _path(self, digest: str) -> Path:
+        return self._blobs / digest.removeprefix("sha256:")
+
+    def _read_index(self) -> dict[str, dict[str, Any]]:
+        file = self._root / "index.json"
+        if not file.exists():
+            return {}
+        try:
+            entries = json.loads(file.read_bytes())["manifests"]
+            return {entry["annotations"][REF_NAME]: entry for entry in entries}
+        except (ValueError, KeyError, TypeError) as error:
+            raise Refusal(
+                f"{file}: no index of ours ({error})",
+                hint="remove the directory; `build` fills it again from its cache",
+            ) from error
+
+    def _write_index(self) -> None:
+        manifests = [self._manifests[tag] for tag in sorted(self._manifests)]
+        document = {"schemaVersion": 2, "mediaType": MEDIA_TYPE_INDEX, "manifests": manifests}
+        self._write(self._root / "index.json", canonical(document))
+
+    def _write_blob(self, data: bytes) -> None:
+        self._write(self._path(sha256(data)), data)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def _link(self, blob: Path, digest: str, size: int) -> None:
+        """Give a blob its place: a hard link where the file system allows, otherwise a copy."""
+        path = self._path(digest)
+        here = path.exists() and path.stat().st_size == size
+        if here and (path.samefile(blob) or not _same_device(path, blob)):
+            return
+        temporary = self._blobs / f"{_TEMPORARY}{path.name}"
+        temporary.unlink(missing_ok=True)
+        try:
+            try:
+                temporary.hardlink_to(blob)
+            except OSError:
+                shutil.copyfile(blob, temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _same_device(one: Path, other: Path) -> bool:
+    return one.stat().st_dev == other.stat().st_dev

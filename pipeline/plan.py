@@ -1,0 +1,345 @@
+"""Lock and chain to a plan: which steps, with which inputs, for which images. Pure.
+
+Nothing here needs a network or an engine, and nothing is run: `show` prints what `build` would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.chain import BUILT, HELD, ROOT, Chain, Stage
+from pipeline.errors import Refusal, UsageError
+from pipeline.expectations import expectation_params, known_params
+from pipeline.graph import FileInput, Plan, PlannedImage, Step
+from pipeline.oci.image import canonical, sha256
+from pipeline.patching.model import Patch
+from pipeline.patching.wire import patch_to_json
+from pipeline.pins import Base, Lock, LockedWheel
+
+BASE_TAG = "sm121-base"
+# A wheel of this size (bytes) has a layer of its own in the base, the others share one. Decided by
+# size alone: a new stage that moves a package must not change how the base is cut.
+OWN_LAYER = 16_000_000
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What an environment changes: distributions that go and wheels that come, sorted by name.
+
+    A distribution at another version, or by another file, is in both.
+    """
+
+    removed: Sequence[LockedWheel]
+    installed: Sequence[LockedWheel]
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.installed)
+
+
+def delta(before: Sequence[LockedWheel], after: Sequence[LockedWheel]) -> Delta:
+    """Return what must be removed and installed to get from one selection to another."""
+    old = {(wheel.name, wheel.sha256) for wheel in before}
+    new = {(wheel.name, wheel.sha256) for wheel in after}
+    return Delta(
+        removed=tuple(wheel for wheel in before if (wheel.name, wheel.sha256) not in new),
+        installed=tuple(wheel for wheel in after if (wheel.name, wheel.sha256) not in old),
+    )
+
+
+def make_plan(
+    lock: Lock, chain: Chain, patches: Mapping[str, Patch], *, base: str, to: str | None = None
+) -> Plan:
+    """Plan the images of a base and of the stages up to `to` (its path only), or of all stages.
+
+    Raises UsageError for a stage, patch or base that is not there, Refusal for a held stage that
+    would change something and for a built one that would not.
+    """
+    stages = chain.path(to) if to else tuple(chain)
+    _check_references(lock, stages, patches)
+    planner = _Planner(lock, chain, patches, base)
+    planner.add_base()
+    for stage in stages:
+        planner.add_stage(stage)
+    return Plan(planner.steps, planner.images)
+
+
+def _check_references(lock: Lock, stages: Sequence[Stage], patches: Mapping[str, Patch]) -> None:
+    faults = []
+    for stage in stages:
+        faults += [
+            f"{stage.file}: patches: no patch {name!r}"
+            for name in stage.patches
+            if name not in patches
+        ]
+        if stage.environment and stage.environment not in lock.groups:
+            faults.append(f"{stage.file}: environment: the lock has no group {stage.environment!r}")
+    if faults:
+        raise UsageError(
+            "stages name what is not there",
+            details=faults,
+            hint=f"patches are {', '.join(sorted(patches))}; groups are {', '.join(lock.groups)}",
+        )
+
+
+class _Planner:
+    """Collects steps and images; stages come in after their parents."""
+
+    def __init__(self, lock: Lock, chain: Chain, patches: Mapping[str, Patch], base: str):
+        self.steps: dict[str, Step] = {}
+        self.images: list[PlannedImage] = []
+        self._lock = lock
+        self._chain = chain
+        self._patches = patches
+        self._base: Base = lock.base(base)
+        self._bytes = {"epoch": lock.epoch, "level": lock.zstd_level}
+        self._target = self._base.target.to_json()
+        self._known = [known_params(known) for known in lock.known]
+        self._by_name: dict[str, PlannedImage] = {}
+
+    def _add(self, step: Step) -> str:
+        self.steps[step.id] = step
+        return step.id
+
+    def add_base(self) -> None:
+        wheels = self._lock.select(self._base.name)
+        debs = self._base.debs
+        layers = [
+            self._add(
+                Step(
+                    "base/debian",
+                    "debian-layer",
+                    {
+                        **self._bytes,
+                        "architecture": self._base.target.architecture,
+                        "debs": [deb.to_json() for deb in debs],
+                    },
+                    tuple(FileInput(deb.filename, deb.sha256, deb.size) for deb in debs),
+                    weight=sum(deb.size for deb in debs) * 4,  # xz: much work for its bytes
+                )
+            )
+        ]
+        conflicts = self._add(
+            Step(
+                "base/conflicts",
+                "wheel-conflicts",
+                {"wheels": _wheels(wheels), "target": self._target, "known": self._known},
+                _files(wheels),
+                weight=1 << 40,  # everything waits for it
+            )
+        )
+        small = [wheel for wheel in wheels if (wheel.size or 0) < OWN_LAYER]
+        groups = [("shared", small)] if small else []
+        groups += [(wheel.name, [wheel]) for wheel in wheels if (wheel.size or 0) >= OWN_LAYER]
+        for name, members in groups:
+            layers.append(
+                self._add(
+                    Step(
+                        f"base/wheels/{name}",
+                        "wheel-layer",
+                        {
+                            **self._bytes,
+                            "title": f"base: {name if len(members) == 1 else 'smaller wheels'}",
+                            "wheels": _wheels(members),
+                            "target": self._target,
+                            "known": self._known,
+                        },
+                        _files(members),
+                        (conflicts,),
+                        weight=sum(wheel.size or 0 for wheel in members),
+                    )
+                )
+            )
+        layers.append(
+            self._add(
+                Step(
+                    "base/system",
+                    "system-layer",
+                    {**self._bytes, "site_packages": self._base.site_packages},
+                    after=tuple(layers),
+                )
+            )
+        )
+        audit = self._audit("base", layers, wheels, (), parent="")
+        self._put(
+            PlannedImage(
+                name=ROOT,
+                tag=BASE_TAG,
+                title=f"base {self._base.name}",
+                state=BUILT,
+                parent="",
+                stage_step=layers[-1],
+                layers=tuple(layers),
+                gate=(audit,),
+                inputs=self._digest("", [self.steps[layer] for layer in layers]),
+            )
+        )
+
+    def add_stage(self, stage: Stage) -> None:
+        status = stage.on(self._base.name)
+        parent = self._by_name[self._chain.built_ancestor(stage.name, self._base.name)]
+        before = self._lock.select(self._base.name, self._chain.groups(parent.name))
+        after = self._lock.select(self._base.name, self._chain.groups(stage.name))
+        change = delta(before, after)
+        if status.state != BUILT:
+            if status.state == HELD and change:
+                raise Refusal(
+                    f"{stage.name} is held on base {self._base.name}, but the lock changes it",
+                    details=_moves(change),
+                    hint=f"build it: remove status.{self._base.name} from {stage.file}",
+                )
+            self._put_unbuilt(stage, parent)
+            return
+        if not (change or stage.patches or stage.files or stage.env or stage.labels):
+            raise Refusal(
+                f"{stage.name} is to be built on base {self._base.name} but changes nothing",
+                hint=f"say held and why in status.{self._base.name} of {stage.file}",
+            )
+        patches = [self._patches[name] for name in stage.patches]
+        work = self._add(
+            Step(
+                f"{stage.name}/plan",
+                "stage",
+                {
+                    "epoch": self._lock.epoch,
+                    "stage": stage.name,
+                    "title": stage.title,
+                    "base": self._base.name,
+                    "target": self._target,
+                    "known": self._known,
+                    "removed": _wheels(change.removed),
+                    "installed": _wheels(change.installed),
+                    "patches": [patch_to_json(patch) for patch in patches],
+                    "payloads": [
+                        {
+                            "destination": payload.destination.lstrip("/"),
+                            "mode": payload.mode,
+                            "sha256": payload.sha256,
+                            "text": payload.source.read_text(encoding="utf-8"),
+                        }
+                        for payload in stage.files
+                    ],
+                    "env": dict(stage.env),
+                    "labels": dict(stage.labels),
+                    "checks": [{"kind": c.kind, **c.arguments} for c in stage.checks],
+                },
+                _files(change.installed),
+                parent.layers,
+            )
+        )
+        layer = self._add(
+            Step(
+                f"{stage.name}/layer",
+                "stage-layer",
+                {
+                    **self._bytes,
+                    "title": f"{stage.name}: {stage.title}",
+                    "target": self._target,
+                    "known": self._known,
+                },
+                _files(change.installed),
+                (work,),
+                weight=sum(wheel.size or 0 for wheel in change.installed),
+            )
+        )
+        layers = (*parent.layers, layer)
+        audit = self._audit(stage.name, layers, after, self._patched(stage.name), parent.name)
+        self._put(
+            PlannedImage(
+                name=stage.name,
+                tag=stage.tag,
+                title=stage.title,
+                state=BUILT,
+                parent=parent.name,
+                stage_step=work,
+                layers=layers,
+                gate=(audit,),
+                inputs=self._digest(parent.inputs, [self.steps[work]]),
+                labels=stage.labels,
+                env=stage.env,
+            )
+        )
+
+    def _put_unbuilt(self, stage: Stage, parent: PlannedImage) -> None:
+        status = stage.on(self._base.name)
+        # A held stage is proven by the parent's own audit against what the lock says for it; the
+        # lock's delta was just seen to be empty, so that audit is the parent's.
+        self._put(
+            PlannedImage(
+                name=stage.name,
+                tag=stage.tag,
+                title=stage.title,
+                state=status.state,
+                parent=parent.name,
+                reason=status.reason,
+                gate=parent.gate,
+                inputs=parent.inputs,
+            )
+        )
+
+    def _put(self, image: PlannedImage) -> None:
+        self.images.append(image)
+        self._by_name[image.name] = image
+
+    def _patched(self, name: str) -> list[Patch]:
+        """Return the patches of a stage and of all built stages that it stands on."""
+        return [
+            self._patches[patch]
+            for stage in self._chain.path(name)
+            if stage.on(self._base.name).state == BUILT
+            for patch in stage.patches
+        ]
+
+    def _audit(
+        self,
+        name: str,
+        layers: Sequence[str],
+        wheels: Sequence[LockedWheel],
+        patches: Sequence[Patch],
+        parent: str,
+    ) -> str:
+        groups = () if name == ROOT else self._chain.groups(name)
+        stages = [self.steps[layer].after[0] for layer in layers if layer.endswith("/layer")]
+        parents = self._by_name[parent].gate if parent else ()
+        params = {
+            "image": name,
+            "layers": len(layers),
+            "stages": len(stages),
+            "expectation": expectation_params(
+                self._lock, self._base, groups, wheels, patches, name
+            ),
+        }
+        return self._add(Step(f"{name}/audit", "audit", params, after=(*layers, *stages, *parents)))
+
+    def _digest(self, parent: str, steps: Sequence[Step]) -> str:
+        document = [
+            parent,
+            [[step.program, step.params, [file.sha256 for file in step.files]] for step in steps],
+        ]
+        return sha256(canonical(document))
+
+
+def _wheels(wheels: Sequence[LockedWheel]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": wheel.name,
+            "version": wheel.version,
+            "filename": wheel.filename,
+            "sha256": wheel.sha256,
+        }
+        for wheel in wheels
+    ]
+
+
+def _files(wheels: Sequence[LockedWheel]) -> tuple[FileInput, ...]:
+    return tuple(FileInput(wheel.filename, wheel.sha256, wheel.size) for wheel in wheels)
+
+
+def _moves(change: Delta) -> list[str]:
+    old = {wheel.name: wheel.version for wheel in change.removed}
+    new = {wheel.name: wheel.version for wheel in change.installed}
+    return [
+        f"{name} {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
+        for name in sorted(old | new)
+    ]

@@ -1,0 +1,52 @@
+"""Step `audit`: an image against what the lock says for it.
+
+params: image, layers, stages, parent (how many of the steps are of each kind), and an expectation
+(see pipeline.expectations). Steps: layers lowest first, then the `stage` steps of its path, then
+the parent's audit. Facts: findings, and how many distributions there are.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pipeline.audit.report import Baseline
+from pipeline.audit.run import audit
+from pipeline.inventory.distributions import Memo
+from pipeline.oci.image import canonical
+from pipeline.patching.scopes import scope_bytes
+from pipeline.steps.layers import view_of
+from pipeline.steps.params import expectation_from
+from pipeline.steps.program import Inputs, Result, StepOutput
+
+REPORT = "audit.json"
+# One for the life of a worker process: the images of a chain share nearly all of their metadata.
+_MEMO = Memo()
+
+
+def run(inputs: Inputs, out: Path) -> Result:
+    """Audit, and write the full report as audit.json."""
+    params = inputs.params
+    layers = inputs.steps[: params["layers"]]
+    stages = inputs.steps[params["layers"] : params["layers"] + params["stages"]]
+    parents = inputs.steps[params["layers"] + params["stages"] :]
+    after = {file["path"]: file["after"] for step in stages for file in step.facts["files"]}
+    report = audit(
+        view_of(params["image"], layers),
+        expectation_from(params["expectation"], after),
+        read_scope=scope_bytes,
+        parent=_parent(parents[0]) if parents else None,
+        memo=_MEMO,
+    )
+    (out / REPORT).write_bytes(canonical(report.to_json()))
+    return Result(
+        {
+            "findings": [finding.to_json() for finding in report.findings],
+            "distributions": len(report.distributions),
+        }
+    )
+
+
+def _parent(step: StepOutput) -> Baseline:
+    """Return what this audit must know of the parent's."""
+    return Baseline.from_json(json.loads((step.directory / REPORT).read_bytes()))

@@ -1,0 +1,1 @@
+"""Bringing bytes from elsewhere: what the download of wheels and of .debs share."""

@@ -1,0 +1,1 @@
+"""Wheels: find, verify, install into a layer, remove."""

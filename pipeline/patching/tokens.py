@@ -1,0 +1,76 @@
+"""Text as words, blanks and signs: where two texts differ, and how two changes of one go together.
+
+Everything works on bytes, so that no encoding matters. Bytes beyond ASCII belong to words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from pipeline.patching.matching import Span
+
+_TOKEN = re.compile(rb"[A-Za-z0-9_\x80-\xff]+|[ \t]+|\r\n|.", re.DOTALL)
+
+# beyond this many tokens a change is taken as a whole: comparing costs their product
+_MOST_TOKENS = 4_000
+
+Change = tuple[int, int, tuple[bytes, ...]]
+"""Tokens `first` to `last` of a base text, and what stands in their place."""
+
+
+def tokens(data: bytes) -> list[bytes]:
+    """The text in pieces: words, runs of blanks, line ends, and single signs."""
+    return _TOKEN.findall(data)
+
+
+def narrowed(before: bytes, span: Span, after: bytes) -> tuple[Span, bytes]:
+    """A change without what is equal on both of its sides, at token boundaries.
+
+    `before[span]` becomes `after`. Returns a span inside of it and the text for that span.
+    """
+    old, new = tokens(before[slice(*span)]), tokens(after)
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    start = span[0] + sum(map(len, old[:head]))
+    end = span[1] - sum(map(len, old[len(old) - tail :]))
+    return (start, end), b"".join(new[head : len(new) - tail])
+
+
+def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """`theirs` with the change from `base` to `ours` made in it; None when the changes touch."""
+    pieces = tokens(base)
+    one, other = _changes(pieces, tokens(ours)), _changes(pieces, tokens(theirs))
+    for first in one:
+        for second in other:
+            if first != second and first[0] <= second[1] and second[0] <= first[1]:
+                return None
+    merged, position = [], 0
+    for start, end, text in sorted({*one, *other}):
+        merged += [*pieces[position:start], *text]
+        position = end
+    return b"".join([*merged, *pieces[position:]])
+
+
+def alike(one: bytes, other: bytes) -> float:
+    """How alike two short texts are, blanks apart: 0 to 1."""
+    pair = [[t for t in tokens(text) if not t.isspace()] for text in (one, other)]
+    if max(map(len, pair)) > _MOST_TOKENS:
+        return float(pair[0] == pair[1])
+    return SequenceMatcher(None, pair[0], pair[1], autojunk=False).ratio()
+
+
+def _changes(base: Sequence[bytes], other: Sequence[bytes]) -> list[Change]:
+    if max(len(base), len(other)) > _MOST_TOKENS:
+        return [] if base == other else [(0, len(base), tuple(other))]
+    matcher = SequenceMatcher(None, base, other, autojunk=False)
+    return [
+        (i1, i2, tuple(other[j1:j2]))
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        if tag != "equal"
+    ]

@@ -57,12 +57,28 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     return b"".join([*merged, *pieces[position:]])
 
 
-def alike(one: bytes, other: bytes) -> float:
-    """How alike two short texts are, blanks apart: 0 to 1."""
-    pair = [[t for t in tokens(text) if not t.isspace()] for text in (one, other)]
-    if max(map(len, pair)) > _MOST_TOKENS:
-        return float(pair[0] == pair[1])
-    return SequenceMatcher(None, pair[0], pair[1], autojunk=False).ratio()
+def contained(text: bytes, other: bytes) -> tuple[float, Span]:
+    """Which share of a short text's tokens stands in another, in order, blanks apart: 0 to 1.
+
+    Long tokens weigh more than signs. Also the span of `other` from the first to the last of them.
+    """
+    old = [token for token in tokens(text) if not token.isspace()]
+    offsets, new, position = [], [], 0
+    for token in tokens(other):
+        if not token.isspace():
+            offsets.append(position)
+            new.append(token)
+        position += len(token)
+    if not old or not new or max(len(old), len(new)) > _MOST_TOKENS:
+        return 0.0, (0, 0)
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    blocks = [block for block in matcher.get_matching_blocks() if block.size]
+    if not blocks:
+        return 0.0, (0, 0)
+    last = blocks[-1].b + blocks[-1].size - 1
+    span = (offsets[blocks[0].b], offsets[last] + len(new[last]))
+    held = sum(len(b"".join(old[block.a : block.a + block.size])) for block in blocks)
+    return held / len(b"".join(old)), span
 
 
 def _changes(base: Sequence[bytes], other: Sequence[bytes]) -> list[Change]:

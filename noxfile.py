@@ -1,8 +1,8 @@
 """Sessions: each verb is a thin door to `python -m pipeline VERB`; the rest is for developers.
 
-    nox -s build                      the chain, from the lock to dist/
-    nox -s build -- --to v3           what follows -- goes to the verb
-    nox -s tests                      the test suite
+nox -s build                      the chain, from the lock to dist/
+nox -s build -- --to v3           what follows -- goes to the verb
+nox -s tests                      the test suite
 """
 
 import hashlib

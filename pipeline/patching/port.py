@@ -62,7 +62,10 @@ def port(report: PatchReport, source: Source, path: Path) -> Ported:
     )
     read += _lost_tests(report.variant, source)
     variant = replace(report.variant, requirement=requirement, edits=edits)
-    text = "\n" + variant_text(variant, _comments(report, version, read))
+    payloads = {
+        (path.parent / name).read_bytes().decode("utf-8"): name for name in report.patch.payloads
+    }
+    text = "\n" + variant_text(variant, _comments(report, version, read), payloads)
     problem = _try(report.patch, path, text, source)
     return Ported(report, problem=problem) if problem else Ported(report, text, read=read)
 

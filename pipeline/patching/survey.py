@@ -165,7 +165,7 @@ def _state(one: _Asked, edits: Sequence[EditReport]) -> State:
 
 def _needed(one: _Asked, state: State) -> str:
     """What a maintainer has to do, in one line, or nothing."""
-    asked = f"asked as if {one.variant.label} were for it" if not one.own else ""
+    asked = f"no variant is for it; asked as if {one.variant.label} were" if not one.own else ""
     if state is State.NEEDS_VARIANT:
         todo = "every edit applies; a variant for this release is needed: `patches port`"
     elif state is State.DOES_NOT_FIT:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from pipeline.patching.model import Edit, Patch, UpstreamTest, Variant
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 def patch_text(patch: Patch) -> str:
@@ -16,17 +19,22 @@ def patch_text(patch: Patch) -> str:
         f"upstream = {_quoted(patch.upstream)}",
         f"distribution = {_quoted(patch.distribution)}",
     ]
-    return "\n".join([*head, "", *map(variant_text, patch.variants)])
+    return "\n".join([*head, "", *(variant_text(variant) for variant in patch.variants)])
 
 
-def variant_text(variant: Variant, comments: Sequence[str] = ()) -> str:
-    """One `[[variants]]` table with everything in it; `comments` are lines that stand before it."""
+def variant_text(
+    variant: Variant, comments: Sequence[str] = (), payloads: Mapping[str, str] = EMPTY
+) -> str:
+    """One `[[variants]]` table with everything in it; `comments` are lines that stand before it.
+
+    `payloads` are the names of `replace-file`s by what they hold.
+    """
     blocks = [
         "".join(f"# {line}".rstrip() + "\n" for line in comments)
         + f"[[variants]]\nfor = {_quoted(variant.label)}\n"
     ]
     blocks += [_table("upstream", _test_lines(test)) for test in variant.upstream]
-    blocks += [_table("edits", _edit_lines(edit)) for edit in variant.edits]
+    blocks += [_table("edits", _edit_lines(edit, payloads)) for edit in variant.edits]
     return "\n".join(blocks)
 
 
@@ -41,7 +49,7 @@ def _test_lines(test: UpstreamTest) -> Iterable[str]:
     yield f"contains = {_block(test.contains)}"
 
 
-def _edit_lines(edit: Edit) -> Iterable[str]:
+def _edit_lines(edit: Edit, payloads: Mapping[str, str]) -> Iterable[str]:
     yield f"id = {_quoted(edit.id)}"
     yield f"file = {_quoted(edit.file)}"
     if edit.within is not None:
@@ -49,7 +57,10 @@ def _edit_lines(edit: Edit) -> Iterable[str]:
     if edit.count != 1:
         yield f"count = {edit.count}"
     yield f"find = {_block(edit.find)}"
-    yield f"replace = {_block(edit.replace)}"
+    if edit.replace in payloads:
+        yield f"replace-file = {_quoted(payloads[edit.replace])}"
+    else:
+        yield f"replace = {_block(edit.replace)}"
 
 
 def _block(text: str) -> str:

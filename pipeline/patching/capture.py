@@ -7,7 +7,7 @@ where it can be found again afterwards. Changes that no anchor can tell apart ar
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from pipeline.patching.hunks import Hunk, find_hunks
 from pipeline.patching.loading import load_patch
 from pipeline.patching.matching import Span
 from pipeline.patching.model import Edit, Patch, Variant
+from pipeline.patching.outcomes import EditResult, Outcome
 from pipeline.patching.scopes import ScopeFault, find_scope, scopes_around
 from pipeline.patching.writing import patch_text
 
@@ -46,28 +47,45 @@ def capture(name: str, requirement: Requirement, files: Texts, python: str) -> C
     `requirement` says which releases it is for; `python` ("3.11") is what the files must parse for.
     Raises Refusal when a change cannot be expressed, or when the proof fails.
     """
+    plain: set[str] = set()
+    while True:
+        patch = _patch(name, requirement, files, plain)
+        text = patch_text(patch)
+        failed = _failures(patch, text, files, python)
+        scoped = {
+            result.file
+            for result in failed
+            if result.file not in plain and result.outcome is not Outcome.WOULD_NOT_PARSE
+        }
+        if not failed:
+            return Captured(patch, text)
+        if not scoped:
+            details = [f"{r.file} {r.edit}: {r.outcome}: {r.message}" for r in failed]
+            raise Refusal("the change cannot be expressed as edits that are safe", details=details)
+        # a change that breaks or renames scopes takes the other edits' scopes along
+        plain |= scoped
+
+
+def _patch(name: str, requirement: Requirement, files: Texts, plain: Collection[str]) -> Patch:
+    """The patch; in files of `plain` no edit names a scope."""
     edits: list[Edit] = []
     for path, (old, new) in sorted(files.items()):
-        edits += _edits(path, old, new)
+        edits += _edits(path, old, new, scoped=path not in plain)
     if not edits:
         raise Refusal("the two do not differ, so there is nothing to capture")
     edits = [replace(edit, id=f"{name}.{number}") for number, edit in enumerate(edits, 1)]
-    variant = Variant(requirement, tuple(edits))
     names = ", ".join(sorted(files))
-    patch = Patch(
+    return Patch(
         name=name,
         title=f"Edits of {names}" if len(files) < 3 else f"Edits of {len(files)} files",
         why="Captured from an edited copy. Say here what goes wrong without it.\n",
         upstream="",
         distribution=str(canonicalize_name(requirement.name)),
-        variants=(variant,),
+        variants=(Variant(requirement, tuple(edits)),),
     )
-    text = patch_text(patch)
-    _prove(patch, text, files, python)
-    return Captured(patch, text)
 
 
-def _edits(path: str, old: bytes, new: bytes) -> list[Edit]:
+def _edits(path: str, old: bytes, new: bytes, *, scoped: bool) -> list[Edit]:
     try:
         encoding = detect(path, old)
         detect(path, new)
@@ -76,7 +94,7 @@ def _edits(path: str, old: bytes, new: bytes) -> list[Edit]:
     hunks = find_hunks(old, new)
     made: list[tuple[str | None, Span]] = []
     while len(made) < len(hunks):
-        place = _place(path, old, new, hunks, made)
+        place = _place(path, old, new, hunks, made, scoped=scoped)
         if place:
             made.append(place)
             continue
@@ -98,6 +116,8 @@ def _place(
     new: bytes,
     hunks: list[Hunk],
     made: list[tuple[str | None, Span]],
+    *,
+    scoped: bool,
 ) -> tuple[str | None, Span] | None:
     """Scope and anchor of the next hunk, between what its neighbours write."""
     number = len(made)
@@ -109,6 +129,7 @@ def _place(
     scopes: list[tuple[str | None, Span]] = [
         (name, (scope.start, scope.end)) for name, scope in scopes_around(path, old, *hole)
     ]
+    scopes = scopes if scoped else []
     for within, scope in [*scopes, (None, (0, len(old)))]:
         final = _scope_text(path, new, within)
         if final is None:
@@ -161,8 +182,11 @@ def _inexpressible(path: str, old: bytes, hunk: Hunk) -> Refusal:
     )
 
 
-def _prove(patch: Patch, text: str, files: Texts, python: str) -> None:
-    """Reads the text back, applies it to the old files, compares with the new ones."""
+def _failures(patch: Patch, text: str, files: Texts, python: str) -> tuple[EditResult, ...]:
+    """Reads the text back, applies it to the old files, and compares with the new ones.
+
+    The edits that do not apply; none when everything is as it should be.
+    """
     with tempfile.TemporaryDirectory(prefix="sm121-capture-") as directory:
         path = Path(directory, f"{patch.name}.toml")
         path.write_text(text, encoding="utf-8", newline="\n")
@@ -177,8 +201,8 @@ def _prove(patch: Patch, text: str, files: Texts, python: str) -> None:
     olds = {name: old for name, (old, _) in files.items()}
     done = evaluate([proof], olds.get, {patch.variants[0].requirement.name: version}, python)
     if not done.fits:
-        failed = [f"{r.file} {r.edit}: {r.outcome}: {r.message}" for r in done.failures]
-        raise Refusal("the change cannot be expressed as edits that are safe", details=failed)
+        return done.failures
     for name, (old, new) in files.items():
         if (done.files[name].data if name in done.files else old) != new:
             raise Refusal(f"{name}: applying the patch does not give the new bytes")
+    return ()

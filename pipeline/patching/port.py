@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -120,7 +121,13 @@ def _comments(report: PatchReport, version: Version, read: Sequence[tuple[str, s
     if read:
         lines.append("A person must read, and then remove this note:")
         lines += [f"- {name}: {why}" for name, why in read]
-    return lines
+    return [part for line in lines for part in _folded(line)]
+
+
+def _folded(line: str) -> list[str]:
+    return textwrap.wrap(
+        line, 106, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _changes(edit: EditReport) -> Sequence[str]:

@@ -83,6 +83,11 @@ def unnamed(report: PatchReport) -> bool:
     return report.variant is not None and not report.own
 
 
+def starred(surveys: Sequence[Survey]) -> bool:
+    """Whether the table has a star to explain."""
+    return any(cell.endswith("*") for _, _, cells in matrix(surveys) for cell in cells)
+
+
 def is_news(edit: EditReport) -> bool:
     """Whether there is more to say about an edit than that it applies."""
     return edit.verdict is not Verdict.APPLIES or bool(edit.proposal and edit.proposal.read)
@@ -139,7 +144,7 @@ def write_text(surveys: Sequence[Survey], out: TextIO) -> None:
     for patch, edit, cells in matrix(surveys):
         table.add_row(escape(patch), escape(edit), *map(_coloured, cells))
     console.print(table)
-    if any(unnamed(report) for survey in surveys for report in survey.patches):
+    if starred(surveys):
         console.print(UNNAMED)
     for survey in surveys:
         reports = [report for report in survey.patches if worth_saying(report)]

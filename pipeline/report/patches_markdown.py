@@ -13,7 +13,7 @@ from pipeline.report.patches import (
     droppable,
     is_news,
     matrix,
-    unnamed,
+    starred,
     worth_saying,
 )
 
@@ -27,7 +27,7 @@ def write_markdown(surveys: Sequence[Survey], out: TextIO) -> None:
     out.write(f"|---|---|{'---|' * len(names)}\n")
     for patch, identity, cells in matrix(surveys):
         out.write(f"| {_plain(patch)} | {_plain(identity)} | {' | '.join(map(_plain, cells))} |\n")
-    if any(unnamed(report) for survey in surveys for report in survey.patches):
+    if starred(surveys):
         out.write(f"\n{_plain(UNNAMED)}\n")
     for survey in surveys:
         for report in survey.patches:

@@ -81,6 +81,10 @@ def run(args: argparse.Namespace) -> int:
     count = len(made.patch.variants[0].edits)
     edits = "1 edit" if count == 1 else f"{count} edits"
     print(f"{edits}: applied to OLD, they give NEW byte for byte", file=sys.stderr)
+    bare = [edit for edit in made.patch.variants[0].edits if edit.within is None]
+    if bare:
+        names = ", ".join(edit.id for edit in bare)
+        print(f"without a scope, unique in the whole file: {names}", file=sys.stderr)
     return 0
 
 

@@ -29,6 +29,8 @@ from pipeline.patching.outcomes import EditResult, Outcome
 from pipeline.patching.scopes import ScopeFault, find_scope, scopes_around
 from pipeline.patching.writing import patch_text
 
+_ASCII = 0x7F
+
 Texts = Mapping[str, tuple[bytes, bytes]]
 """Old and new bytes by path relative to site-packages."""
 
@@ -94,7 +96,7 @@ def _edits(path: str, old: bytes, new: bytes, *, scoped: bool) -> list[Edit]:
     hunks = find_hunks(old, new)
     made: list[tuple[str | None, Span]] = []
     while len(made) < len(hunks):
-        place = _place(path, old, new, hunks, made, scoped=scoped)
+        place = _place(path, old, new, hunks, made, scoped=scoped, ascii=bool(encoding.problem))
         if place:
             made.append(place)
             continue
@@ -118,14 +120,20 @@ def _place(
     made: list[tuple[str | None, Span]],
     *,
     scoped: bool,
+    ascii: bool,
 ) -> tuple[str | None, Span] | None:
-    """Scope and anchor of the next hunk, between what its neighbours write."""
+    """Scope and anchor of the next hunk, between what its neighbours write.
+
+    `ascii` keeps the anchor free of bytes beyond ASCII: their file does not say what they mean.
+    """
     number = len(made)
     hole = hunks[number].span
     low = made[-1][1][1] if made else 0
     high = hunks[number + 1].span[0] if number + 1 < len(hunks) else len(old)
     if low > hole[0]:
         return None
+    if ascii:
+        low, high = _ascii_around(old, hole, (low, high))
     scopes: list[tuple[str | None, Span]] = [
         (name, (scope.start, scope.end)) for name, scope in scopes_around(path, old, *hole)
     ]
@@ -140,6 +148,14 @@ def _place(
         if span:
             return within, span
     return None
+
+
+def _ascii_around(data: bytes, hole: Span, limits: Span) -> Span:
+    before = data[limits[0] : hole[0]]
+    after = data[hole[1] : limits[1]]
+    head = next((i for i in range(len(before), 0, -1) if before[i - 1] > _ASCII), 0)
+    tail = next((i for i, byte in enumerate(after) if byte > _ASCII), len(after))
+    return limits[0] + head, hole[1] + tail
 
 
 def _scope_text(path: str, data: bytes, within: str | None) -> bytes | None:

@@ -50,6 +50,8 @@ def diagnose(subject: Subject, places: Sequence[Place], read: Read) -> EditRepor
             return _drifted(subject, data, drift)
         if exact:
             return _moved(subject, exact, others, read)
+        if subject.result.outcome is Outcome.ANCHOR_AMBIGUOUS:
+            return EditReport(edit, Verdict.DRIFTED, subject.result.message, _lines(subject, data))
         return _gone(subject, data, f"nothing in {edit.within or 'the file'} is like its anchor")
     namesakes = [place for place in others if place.named]
     if namesakes:

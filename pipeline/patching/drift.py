@@ -68,12 +68,19 @@ def find_drift(data: bytes, scope: Span, base: Base, find: bytes) -> Drift | Non
         merged = merge(text, made, there)
         if merged is None or merged == there:
             return Drift(span, None)
-        hole, new = narrowed(data, span, merged)
+        hole, new = _no_less(data, *narrowed(data, span, merged), span, find)
         anchor = shortest_anchor(data, scope, hole, new)
         if anchor is None:
             return Drift(span, None)
         return Drift(span, (anchor, data[anchor[0] : hole[0]] + new + data[hole[1] : anchor[1]]))
     return None
+
+
+def _no_less(data: bytes, hole: Span, new: bytes, span: Span, find: bytes) -> tuple[Span, bytes]:
+    """A change together with what is left of the old anchor: a new one must not accept more."""
+    _, (first, last) = contained(find, data[slice(*span)])
+    start, end = min(hole[0], span[0] + first), max(hole[1], span[0] + last)
+    return (start, end), data[start : hole[0]] + new + data[hole[1] : end]
 
 
 def reindented(text: bytes, by: int) -> bytes:

@@ -43,12 +43,15 @@ def narrowed(before: bytes, span: Span, after: bytes) -> tuple[Span, bytes]:
 
 
 def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
-    """`theirs` with the change from `base` to `ours` made in it; None when the changes touch."""
+    """`theirs` with the change from `base` to `ours` made in it; None when the changes touch.
+
+    What one of them inserts beside what the other changes goes together: there is one order only.
+    """
     pieces = tokens(base)
     one, other = _changes(pieces, tokens(ours)), _changes(pieces, tokens(theirs))
     for first in one:
         for second in other:
-            if first != second and first[0] <= second[1] and second[0] <= first[1]:
+            if first != second and _touch(first, second):
                 return None
     merged, position = [], 0
     for start, end, text in sorted({*one, *other}):
@@ -57,10 +60,18 @@ def merge(base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
     return b"".join([*merged, *pieces[position:]])
 
 
+def _touch(first: Change, second: Change) -> bool:
+    insertions = (first[0] == first[1]) + (second[0] == second[1])
+    if insertions == 1:
+        return first[0] < second[1] and second[0] < first[1]
+    return first[0] <= second[1] and second[0] <= first[1]
+
+
 def contained(text: bytes, other: bytes) -> tuple[float, Span]:
     """Which share of a short text's tokens stands in another, in order, blanks apart: 0 to 1.
 
-    Long tokens weigh more than signs. Also the span of `other` from the first to the last of them.
+    Long tokens weigh more than signs. Also the span of `other` that stands for the text:
+    from its first token to its last, found or not.
     """
     old = [token for token in tokens(text) if not token.isspace()]
     offsets, new, position = [], [], 0
@@ -75,8 +86,11 @@ def contained(text: bytes, other: bytes) -> tuple[float, Span]:
     blocks = [block for block in matcher.get_matching_blocks() if block.size]
     if not blocks:
         return 0.0, (0, 0)
-    last = blocks[-1].b + blocks[-1].size - 1
-    span = (offsets[blocks[0].b], offsets[last] + len(new[last]))
+    # as much again on both sides as the text has there that was not found
+    first = max(blocks[0].b - blocks[0].a, 0)
+    rest = len(old) - blocks[-1].a - blocks[-1].size
+    last = min(blocks[-1].b + blocks[-1].size + rest, len(new)) - 1
+    span = (offsets[first], offsets[last] + len(new[last]))
     held = sum(len(b"".join(old[block.a : block.a + block.size])) for block in blocks)
     return held / len(b"".join(old)), span
 

@@ -56,7 +56,10 @@ class Grid:
             return cells[column if len(cells) > 1 else 0]
 
         return Grid(
-            [[do(cell(self, r, c), cell(other, r, c)) for c in range(width)] for r in range(height)],
+            [
+                [do(cell(self, row, column), cell(other, row, column)) for column in range(width)]
+                for row in range(height)
+            ],
             flat=self.flat and other.flat,
         )
 
@@ -78,7 +81,7 @@ class Grid:
     def __and__(self, other: Any) -> Grid:
         return self._with(other, operator.and_)
 
-    def clamp(self, min: Number) -> Grid:  # noqa: A002
+    def clamp(self, min: Number) -> Grid:
         return self._with(min, lambda cell, low: cell if cell >= low else low)
 
     def _take(self, other: Grid) -> Grid:
@@ -86,7 +89,7 @@ class Grid:
             mine[:] = theirs
         return self
 
-    def clamp_(self, min: Number) -> Grid:  # noqa: A002
+    def clamp_(self, min: Number) -> Grid:
         return self._take(self.clamp(min))
 
     def fill_(self, value: Number) -> Grid:
@@ -98,11 +101,8 @@ class Grid:
     def topk(self, k: int, dim: int) -> Any:
         assert dim == 1
         assert k <= self.shape[1]
-        return SimpleNamespace(
-            indices=Grid(
-                [sorted(range(len(row)), key=row.__getitem__, reverse=True)[:k] for row in self.rows]
-            )
-        )
+        best = [sorted(range(len(row)), key=row.__getitem__, reverse=True) for row in self.rows]
+        return SimpleNamespace(indices=Grid([order[:k] for order in best]))
 
     def __getitem__(self, key: Any) -> Grid:
         if self.flat:

@@ -16,23 +16,20 @@ from pipeline.patching.hints import line_of
 from pipeline.patching.matching import Span, occurrences
 from pipeline.patching.model import Edit
 from pipeline.patching.outcomes import EditResult, Outcome
-from pipeline.patching.places import Place, Read, origin_span, scope_span
+from pipeline.patching.places import KIN, Place, Read, file_likeness, origin_span, scope_span
 from pipeline.patching.verdicts import EditReport, Line, Proposal, Verdict
 
-_KIN = 0.3  # likeness of surroundings above which two anchors are one that has moved
 _SAME = 0.6  # likeness above which a moved anchor is surer than a changed one in its old scope
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An edit that was not found. `origin` is its file in the release that it was written for,
-    `beside` are the files that its patch edits."""
+    """An edit that was not found. `origin` is its file in the release that it was written for."""
 
     edit: Edit
     result: EditResult
     origin: bytes | None
-    beside: tuple[str, ...]
 
 
 def diagnose(subject: Subject, places: Sequence[Place], read: Read) -> EditReport:
@@ -42,7 +39,11 @@ def diagnose(subject: Subject, places: Sequence[Place], read: Read) -> EditRepor
     scope = scope_span(edit.file, data, edit.within) if data is not None else None
     others = [p for p in places if (p.file, p.within) != (edit.file, edit.within)]
     exact = _exact(subject, others)
-    if exact and (scope is None or exact.likeness >= _SAME):
+    enough = _SAME
+    if edit.within is None and data is not None and subject.origin is not None:
+        # its file is still there: what another one would have to be more like than this one
+        enough = file_likeness(subject.origin, data)
+    if exact and (scope is None or exact.likeness >= enough):
         return _moved(subject, exact, others, read)
     if data is not None and scope is not None:
         drift = _drift(subject, data, scope)
@@ -82,8 +83,8 @@ def _exact(subject: Subject, places: Sequence[Place]) -> Place | None:
     """The best place that holds the anchor and is not there by chance."""
     holding = [place for place in places if place.holds]
     for place in holding:
-        alone = subject.origin is None and len(holding) == 1
-        if place.named or place.likeness >= _KIN or alone:
+        alone = subject.origin is None and len(holding) == 1 and subject.edit.within is not None
+        if place.named or place.likeness >= KIN or alone:
             return place
     return None
 
@@ -134,20 +135,20 @@ def _moved(subject: Subject, place: Place, places: Sequence[Place], read: Read) 
     data = read(place.file) or b""
     where = place.file if place.file != edit.file else "the same file"
     scope = scope_span(place.file, data, place.within) or (0, len(data))
-    message = f"{place.within or 'its text'} is in {where} now"
+    message = f"{place.within or 'the text of its file'} is in {where} now"
     if edit.within is not None and place.within != edit.within:
         message = f"its anchor is in {place.within or 'module level'} of {where} now"
-    shown = [other.file for other in places if other is not place and other.holds == place.holds]
+    rivals = [other for other in places if other.named == place.named]
+    shown = [other.file for other in rivals if other.holds == place.holds]
     shown = [file for file in dict.fromkeys(shown) if file != place.file][:_SHOWN]
     target = replace(edit, file=place.file, within=place.within)
     changes = [f"file {edit.file} -> {place.file}"] if place.file != edit.file else []
     if place.within != edit.within:
         changes.append(f"scope {edit.within} -> {place.within}")
     why = ["it is in another place: see that this is the one that runs"]
-    if place.named and shown:
-        why.append(f"the same name stands in {', '.join(shown)} too")
-    elif shown:
-        why.append(f"the same anchor stands in {', '.join(shown)} too")
+    what = "name" if place.named and place.within else "anchor"
+    if shown:
+        why.append(f"the same {what} stands in {', '.join(shown)} too")
     if edit.within is not None and place.within is None:
         # an edit without a scope would accept more than this one did
         lines = _span_lines(place.file, data, scope)[:1]
@@ -160,7 +161,8 @@ def _moved(subject: Subject, place: Place, places: Sequence[Place], read: Read) 
         proposal: Proposal | None = Proposal(target, tuple(changes), tuple(why))
         return EditReport(edit, Verdict.MOVED, message, lines, proposal)
     drift = _drift(subject, data, scope)
-    message += ", and its anchor is not in it"
+    also = f" (and in {', '.join(shown)})" if shown else ""
+    message += f"{also}, and its anchor is not in it"
     if drift is None:
         return EditReport(edit, Verdict.MOVED, message, _span_lines(place.file, data, scope)[:1])
     found = _reworded(target, data, drift)

@@ -13,7 +13,7 @@ from pipeline.patching.hints import loosened
 from pipeline.patching.matching import Span, occurrences
 from pipeline.patching.tokens import contained, merge, narrowed
 
-ENOUGH = 0.6
+ENOUGH = 0.75
 """How much of an old text must be left in a new one for the two to be called the same place."""
 
 _MOST_LINES = 5_000  # of a scope; comparing costs the product of two lengths
@@ -112,7 +112,8 @@ def _spans(data: bytes, scope: Span, base: Base, find: bytes) -> Iterator[Span]:
         hits = list(pattern.finditer(data, *scope))
         if len(hits) == 1:
             yield _lines_around(data, hits[0].span()) if base.scope else hits[0].span()
-    if not occurrences(data, scope, find):  # of several anchors none is more like it
+    # of several anchors none is more like it, and in a whole file something always is
+    if not occurrences(data, scope, find) and scope != (0, len(data)):
         span = _window(data, scope, base.text, whole=bool(base.scope))
         if span:
             yield span

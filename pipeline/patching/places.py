@@ -6,13 +6,12 @@ what stands around the anchor in the release that the edit was written for, when
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import PurePosixPath
-from typing import TypeVar
 
 from pipeline.patching.encoding import PYTHON_SUFFIXES
 from pipeline.patching.matching import Span, occurrences
@@ -21,9 +20,13 @@ from pipeline.patching.scopes import ScopeFault, find_scope, scopes_around
 
 Read = Callable[[str], bytes | None]
 
-K = TypeVar("K", bound=Hashable)
+Key = tuple[str, str]
+"""A patch's name and an edit's id."""
 
 _AROUND = 10  # lines before and after an anchor that say where it stands
+KIN = 0.3
+"""Likeness above which a text elsewhere is the one that has moved, and not there by chance."""
+
 _LOOKED_AT = 40  # files whose scopes are parsed, for one edit
 
 
@@ -32,7 +35,8 @@ class Place:
     """A scope where an edit might belong now. `within` None is the whole file.
 
     `holds` says whether the anchor stands in it exactly as often as it should, `named` whether it
-    has the name of the edit's own scope. `likeness` compares the surroundings, 0 to 1.
+    has the name of the edit's own scope (of an edit without one: is what its file has become).
+    `likeness` compares the scopes, or else what stands around the anchors, 0 to 1.
     """
 
     file: str
@@ -68,37 +72,82 @@ def scope_span(path: str, data: bytes, within: str | None) -> Span | None:
 
 
 def find_places(
-    edits: Mapping[K, Edit],
-    origins: Mapping[K, bytes | None],
-    beside: Mapping[K, Iterable[str]],
+    edits: Mapping[Key, Edit],
+    origins: Mapping[Key, bytes | None],
+    beside: Collection[str],
     candidates: Iterable[str],
     read: Read,
-) -> dict[K, list[Place]]:
+) -> dict[Key, list[Place]]:
     """The places of each edit in all candidate files, the best first. Each file is read once.
 
     `origins` are the edits' own files in the release that they were written for, `beside` the
-    files that the same patch edits.
+    files that patches of this distribution edit: of two namesakes the nearer one is meant.
     """
     suffixes = {PurePosixPath(edit.file).suffix for edit in edits.values()}
     named = {key: _naming(edit) for key, edit in edits.items()}
-    hits: dict[K, list[tuple[str, bytes]]] = {key: [] for key in edits}
+    hits: dict[Key, dict[str, bytes]] = {key: {} for key in edits}
     for path in sorted(candidates):
         if PurePosixPath(path).suffix not in suffixes or (data := read(path)) is None:
             continue
         for key, edit in edits.items():
             pattern = named[key]
             if edit.find.encode() in data or (pattern and pattern(data)):
-                hits[key].append((path, data))
-    found = {}
-    for key, edit in edits.items():
-        folders = {str(PurePosixPath(file).parent) for file in beside[key]}
-        places: list[Place] = []
-        files = sorted(hits[key], key=lambda hit: -nearness(hit[0], folders))
-        for path, data in files[:_LOOKED_AT]:
-            near = nearness(path, folders)
-            places += _places(edit, origins[key], path, data, near)
+                hits[key][path] = data
+    found: dict[Key, list[Place]] = {}
+    folders = {str(PurePosixPath(file).parent) for file in beside}
+    # an edit without a scope goes where the scopes of its file went, so these come first
+    for key, edit in sorted(edits.items(), key=lambda item: item[1].within is None):
+        near = {path: nearness(path, folders) for path in hits[key]}
+        if edit.within is None:
+            with_it = {
+                found[other][0].file
+                for other, e in edits.items()
+                if other[0] == key[0] and e.within and e.file == edit.file
+                if found[other] and found[other][0].named
+            }
+            paths = sorted({*hits[key], *with_it} - {edit.file})
+            places = [
+                _file_place(
+                    edit,
+                    origins[key],
+                    path,
+                    hits[key].get(path) or read(path) or b"",
+                    with_it,
+                    near.get(path, 0),
+                )
+                for path in paths
+            ]
+        else:
+            paths = sorted(hits[key], key=lambda path: -near[path])[:_LOOKED_AT]
+            places = [
+                place
+                for path in paths
+                for place in _places(edit, origins[key], path, hits[key][path], near[path])
+            ]
         found[key] = sorted(places, key=lambda place: place.rank, reverse=True)
     return found
+
+
+def file_likeness(one: bytes, other: bytes) -> float:
+    """Which share of the different lines of one text stands in the other too."""
+    lines = _lines(one)
+    return len(lines & _lines(other)) / len(lines) if lines else 0.0
+
+
+@lru_cache(maxsize=1024)
+def _lines(data: bytes) -> frozenset[bytes]:
+    return frozenset(line.strip() for line in data.splitlines()) - {b""}
+
+
+def _file_place(
+    edit: Edit, origin: bytes | None, path: str, data: bytes, with_it: set[str], near: int
+) -> Place:
+    """A whole file as a place: `named` when it is what the edit's own file has become."""
+    likeness = file_likeness(origin, data) if origin is not None else 0.0
+    count = len(occurrences(data, (0, len(data)), edit.find.encode()))
+    return Place(
+        path, None, count == edit.count, path in with_it or likeness >= KIN, likeness, near
+    )
 
 
 def nearness(path: str, folders: Iterable[str]) -> int:
@@ -117,29 +166,32 @@ def _naming(edit: Edit) -> Callable[[bytes], bool] | None:
     if edit.within is None:
         return None
     *outer, last = edit.within.replace("::", ".").encode().split(b".")
-    head = rb"\b(?:def|class)\s+" if PurePosixPath(edit.file).suffix in PYTHON_SUFFIXES else rb"\b"
-    pattern = re.compile(head + re.escape(last) + rb"\b")
-    return lambda data: all(name in data for name in outer) and bool(pattern.search(data))
+    python = PurePosixPath(edit.file).suffix in PYTHON_SUFFIXES
+    heads = (b"def " + last, b"class " + last) if python else (last,)
+    return lambda data: any(head in data for head in heads) and all(name in data for name in outer)
 
 
 def _places(edit: Edit, origin: bytes | None, path: str, data: bytes, near: int) -> Iterable[Place]:
     find = edit.find.encode()
     here = occurrences(data, (0, len(data)), find)
     within: dict[str | None, bool] = {}
-    if edit.within is not None and scope_span(path, data, edit.within):
+    if scope_span(path, data, edit.within):
         within[edit.within] = True
     for start, end in here:
         around = scopes_around(path, data, start, end)
         if not any(name in within for name, _ in around):
-            within.setdefault(around[0][0] if around else None, edit.within is None)
+            within.setdefault(around[0][0] if around else None, False)
     own = origin_span(edit, origin)
+    old = scope_span(edit.file, origin, edit.within) if origin is not None else None
     for name, same in within.items():
         span = scope_span(path, data, name)
         if span is None:
             continue
         inside = [s for s in here if span[0] <= s[0] and s[1] <= span[1]]
         likeness = 0.0
-        if origin is not None and own is not None:
+        if origin is not None and same and old is not None:
+            likeness = file_likeness(origin[slice(*old)], data[slice(*span)])
+        elif origin is not None and own is not None:
             likeness = max((_likeness(origin, own, data, s) for s in inside), default=0.0)
         yield Place(path, name, len(inside) == edit.count, same, likeness, near)
 

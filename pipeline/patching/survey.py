@@ -7,7 +7,7 @@ become proposals; nothing here decides that a proposal is right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeline.patching.diagnosis import Subject, diagnose, surroundings
@@ -18,7 +18,7 @@ from pipeline.patching.hints import line_of
 from pipeline.patching.matching import occurrences
 from pipeline.patching.model import Edit, Patch, UpstreamTest, Variant
 from pipeline.patching.outcomes import EditResult, Outcome, PatchResult
-from pipeline.patching.places import Place, find_places, scope_span
+from pipeline.patching.places import Key, Place, find_places, scope_span
 from pipeline.patching.sources import Source
 from pipeline.patching.variants import choose_variant
 from pipeline.patching.verdicts import (
@@ -41,8 +41,6 @@ _SEARCHED = frozenset(
     }
 )
 
-Key = tuple[str, str]
-
 
 @dataclass(frozen=True)
 class _Asked:
@@ -55,8 +53,16 @@ class _Asked:
     origin: Read | None
 
 
-def survey(patches: Sequence[Patch], source: Source, origins: Origins) -> Survey:
+def survey(
+    patches: Sequence[Patch],
+    source: Source,
+    origins: Origins,
+    others: Iterable[Patch] = (),
+) -> Survey:
     """What `source` does to each of the patches, every patch by itself.
+
+    `others` are patches that are not asked about: of two places that a scope may have moved to,
+    the one nearer to files that patches edit is proposed.
 
     Raises OutsideTrouble when ruff does not run, and what the source's reader raises.
     """
@@ -68,12 +74,13 @@ def survey(patches: Sequence[Patch], source: Source, origins: Origins) -> Survey
         if isinstance(one, _Asked):
             subjects |= _searched(one)
     places: dict[Key, list[Place]] = {}
+    known = [*patches, *others]
     for distribution in sorted({asked[name].patch.distribution for name, _ in subjects}):
         keys = [key for key in subjects if asked[key[0]].patch.distribution == distribution]
         places |= find_places(
             {key: subjects[key].edit for key in keys},
             {key: subjects[key].origin for key in keys},
-            {key: subjects[key].beside for key in keys},
+            _edited(patch for patch in known if patch.distribution == distribution),
             source.candidates(distribution),
             source.read,
         )
@@ -100,14 +107,17 @@ def _ask(patch: Patch, source: Source, origins: Origins) -> _Asked | PatchReport
 
 def _searched(one: _Asked) -> dict[Key, Subject]:
     results = {result.edit: result for result in one.result.edits}
-    files = tuple(sorted({edit.file for variant in one.patch.variants for edit in variant.edits}))
     return {
         (one.patch.name, edit.id): Subject(
-            edit, results[edit.id], one.origin(edit.file) if one.origin else None, files
+            edit, results[edit.id], one.origin(edit.file) if one.origin else None
         )
         for edit in one.variant.edits
         if edit.id in results and results[edit.id].outcome in _SEARCHED
     }
+
+
+def _edited(patches: Iterable[Patch]) -> set[str]:
+    return {edit.file for patch in patches for variant in patch.variants for edit in variant.edits}
 
 
 def _report(

@@ -19,6 +19,7 @@ _COLOURS = {
     Verdict.MOVED: "yellow",
     Verdict.DRIFTED: "yellow",
 }
+_LONGEST = 300  # letters of a change that are shown; JSON holds all of it
 NOT_FOR_IT = "-"
 UNNAMED = "* no variant is for this release: asked as if the nearest one were"
 
@@ -122,7 +123,7 @@ def details(report: EditReport) -> Iterator[tuple[str, str]]:
         yield "line", f"{line.file}:{line.number}  {line.text.strip()}"
     if report.proposal:
         for change in report.proposal.changes:
-            yield "proposed", change
+            yield "proposed", change if len(change) <= _LONGEST else f"{change[:_LONGEST]} …"
         for why in report.proposal.read:
             yield "READ", why
 

@@ -10,6 +10,7 @@ from pipeline.cli.patches import targets
 from pipeline.cli.patches.common import add_patch_arguments, add_python, select
 from pipeline.cli.patches.targets import Targets
 from pipeline.errors import UsageError
+from pipeline.patching.loading import load_patches
 from pipeline.patching.survey import survey
 from pipeline.patching.verdicts import State, Survey
 from pipeline.report import json
@@ -42,14 +43,15 @@ def run(args: argparse.Namespace) -> int:
     patches = select(args)
     if args.root is None and not args.against:
         raise UsageError("nothing to check against", hint="give --against or --root")
+    others = load_patches(args.patches).values()
     opened = Targets.of(args)
     surveys: list[Survey] = []
     if args.root is not None:
-        surveys.append(survey(patches, opened.tree(args.root, patches), opened.origin))
+        surveys.append(survey(patches, opened.tree(args.root, patches), opened.origin, others))
     for against in args.against:
         source, name = opened.wheel(against)
         asked = [patch for patch in patches if patch.distribution == name]
-        surveys.append(survey(asked, source, opened.origin))
+        surveys.append(survey(asked, source, opened.origin, others))
     asked_for = {report.patch.name for one in surveys for report in one.patches}
     if not asked_for:
         raise UsageError(f"no patch among these is for {', '.join(s.name for s in surveys)}")

@@ -10,6 +10,7 @@ from pipeline.cli.patches import targets
 from pipeline.cli.patches.common import add_patch_arguments, add_python, select
 from pipeline.cli.patches.targets import Targets
 from pipeline.errors import UsageError
+from pipeline.patching.loading import load_patches
 from pipeline.patching.port import Ported, append, port
 from pipeline.patching.survey import survey
 
@@ -37,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if len(args.against) + (args.root is not None) != 1:
         raise UsageError("a variant is for one release", hint="give one --against, or --root")
     patches = select(args)
+    others = load_patches(args.patches).values()
     opened = Targets.of(args)
     if args.root is not None:
         source = opened.tree(args.root, patches)
@@ -46,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         if not patches:
             raise UsageError(f"no patch among these is for {name}")
     done = []
-    for report in survey(patches, source, opened.origin).patches:
+    for report in survey(patches, source, opened.origin, others).patches:
         path = args.patches / f"{report.patch.name}.toml"
         ported = port(report, source, path)
         if ported.text and args.dry_run:

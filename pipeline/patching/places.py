@@ -84,14 +84,16 @@ def find_places(
     files that patches of this distribution edit: of two namesakes the nearer one is meant.
     """
     suffixes = {PurePosixPath(edit.file).suffix for edit in edits.values()}
-    named = {key: _naming(edit) for key, edit in edits.items()}
+    texts = {edit.find: edit.find.encode() for edit in edits.values()}
+    named = {(edit.within, edit.file): _naming(edit) for edit in edits.values()}
     hits: dict[Key, dict[str, bytes]] = {key: {} for key in edits}
     for path in sorted(candidates):
         if PurePosixPath(path).suffix not in suffixes or (data := read(path)) is None:
             continue
+        holding = {find for find, text in texts.items() if text in data}
+        naming = {scope for scope, may_name in named.items() if may_name(data)}
         for key, edit in edits.items():
-            pattern = named[key]
-            if edit.find.encode() in data or (pattern and pattern(data)):
+            if edit.find in holding or (edit.within, edit.file) in naming:
                 hits[key][path] = data
     found: dict[Key, list[Place]] = {}
     folders = {str(PurePosixPath(file).parent) for file in beside}
@@ -129,8 +131,10 @@ def find_places(
 
 
 def file_likeness(one: bytes, other: bytes) -> float:
-    """Which share of the different lines of one text stands in the other too."""
+    """Which share of the different lines of one text stands in the other; below KIN maybe 0."""
     lines = _lines(one)
+    if other.count(b"\n") + 1 < KIN * len(lines):
+        return 0.0  # too short to be it: not worth the comparison
     return len(lines & _lines(other)) / len(lines) if lines else 0.0
 
 
@@ -161,14 +165,14 @@ def _equal(pair: tuple[str, str]) -> bool:
     return pair[0] == pair[1]
 
 
-def _naming(edit: Edit) -> Callable[[bytes], bool] | None:
+def _naming(edit: Edit) -> Callable[[bytes], bool]:
     """Whether a file may define the edit's scope: a quick look, without parsing."""
     if edit.within is None:
-        return None
+        return lambda data: False
     *outer, last = edit.within.replace("::", ".").encode().split(b".")
     python = PurePosixPath(edit.file).suffix in PYTHON_SUFFIXES
     heads = (b"def " + last, b"class " + last) if python else (last,)
-    return lambda data: any(head in data for head in heads) and all(name in data for name in outer)
+    return lambda data: all(name in data for name in outer) and any(head in data for head in heads)
 
 
 def _places(edit: Edit, origin: bytes | None, path: str, data: bytes, near: int) -> Iterable[Place]:

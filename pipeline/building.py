@@ -101,9 +101,9 @@ class Assembly(Listener):
         facts = self.outputs[planned.stage_step].facts
         if planned.name == ROOT:
             start = facts["runtime"]
-            env = {**start["env"], **facts["env"]}
+            env = {**dict(item.split("=", 1) for item in start["Env"]), **facts["env"]}
             labels: Mapping[str, str] = {}
-            entrypoint, working_directory = start["entrypoint"], start["working_directory"]
+            entrypoint, working_directory = start["Entrypoint"], start["WorkingDir"]
         else:
             parent = self._runtimes[planned.parent]
             env = {**parent.env, **facts["env"], **planned.env}

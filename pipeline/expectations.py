@@ -9,14 +9,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from pipeline.audit.expectation import (
-    Expectation,
-    KnownFault,
-    LedgerEntry,
-    LockedDistribution,
-    PatchExpectation,
-    Probe,
-)
 from pipeline.lock.model import Base, Lock, LockedWheel
 from pipeline.patching.model import Edit, Patch
 from pipeline.patching.variants import choose_variant
@@ -30,7 +22,7 @@ def expectation_params(
     patches: Sequence[Patch],
     label: str,
 ) -> dict[str, Any]:
-    """Return the expectation of an image as JSON; `expectation_from` reads it.
+    """Return the expectation of an image as JSON; `steps.params.expectation_from` reads it.
 
     `groups` are the lock groups on the image's path, `wheels` what the lock selects for them,
     `patches` all that the image and those below it apply.
@@ -98,40 +90,3 @@ def _patch_params(
         }
         for file, edits in by_file.items()
     ]
-
-
-def expectation_from(params: Mapping[str, Any], after: Mapping[str, str]) -> Expectation:
-    """Read what `expectation_params` wrote.
-
-    `after` maps image paths to the hex sha256 that the last patch left, where a build knows it.
-    """
-    return Expectation(
-        environment=params["environment"],
-        label=params["label"],
-        distributions=tuple(
-            LockedDistribution(name, version, (sha256,))
-            for name, version, sha256 in params["distributions"]
-        ),
-        ledger=tuple(
-            LedgerEntry(**{**entry, "against": tuple(entry["against"])})
-            for entry in params["ledger"]
-        ),
-        known=tuple(KnownFault(**entry) for entry in params["known"]),
-        patches=tuple(
-            PatchExpectation(
-                name=patch["name"],
-                file=patch["file"],
-                must_contain=tuple(_probe(item) for item in patch["must_contain"]),
-                must_not=tuple(_probe(item) for item in patch["must_not"]),
-                post_sha256=after.get(patch["file"], ""),
-            )
-            for patch in params["patches"]
-        ),
-        sites=tuple(params["sites"]),
-        extras={name: frozenset(names) for name, names in params["extras"].items()},
-    )
-
-
-def _probe(item: Sequence[Any]) -> Probe:
-    text, within, count = item
-    return Probe(text.encode("utf-8"), within, count)

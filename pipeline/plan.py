@@ -16,7 +16,7 @@ from pipeline.graph import FileInput, Plan, PlannedImage, Step
 from pipeline.oci.image import canonical, sha256
 from pipeline.patching.model import Patch
 from pipeline.patching.wire import patch_to_json
-from pipeline.pins import Base, Lock, LockedDeb, LockedWheel
+from pipeline.pins import Base, Lock, LockedWheel
 
 BASE_TAG = "sm121-base"
 # A wheel of this size (bytes) has a layer of its own in the base, the others share one. Decided by
@@ -94,7 +94,7 @@ class _Planner:
         self._patches = patches
         self._base: Base = lock.base(base)
         self._bytes = {"epoch": lock.epoch, "level": lock.zstd_level}
-        self._target = target_params(self._base)
+        self._target = self._base.target.to_json()
         self._known = [known_params(known) for known in lock.known]
         self._by_name: dict[str, PlannedImage] = {}
 
@@ -110,7 +110,11 @@ class _Planner:
                 Step(
                     "base/debian",
                     "debian-layer",
-                    {**self._bytes, "debs": _debs(debs)},
+                    {
+                        **self._bytes,
+                        "architecture": self._base.target.architecture,
+                        "debs": [deb.to_json() for deb in debs],
+                    },
                     tuple(FileInput(deb.filename, deb.sha256, deb.size) for deb in debs),
                     weight=sum(deb.size for deb in debs) * 4,  # xz: much work for its bytes
                 )
@@ -314,25 +318,6 @@ class _Planner:
             [[step.program, step.params, [file.sha256 for file in step.files]] for step in steps],
         ]
         return sha256(canonical(document))
-
-
-def target_params(base: Base) -> dict[str, Any]:
-    """Return the target of a base as JSON; steps.params.target_of reads it."""
-    target = base.target
-    major, minor = target.glibc.split(".")
-    return {
-        "python": target.python,
-        "machine": target.machine,
-        "glibc": [int(major), int(minor)],
-        "site_packages": base.site_packages,
-    }
-
-
-def _debs(debs: Sequence[LockedDeb]) -> list[dict[str, Any]]:
-    return [
-        {"name": deb.name, "version": deb.version, "path": deb.path, "sha256": deb.sha256}
-        for deb in debs
-    ]
 
 
 def _wheels(wheels: Sequence[LockedWheel]) -> list[dict[str, Any]]:

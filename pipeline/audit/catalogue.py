@@ -21,6 +21,8 @@ SEVERITIES: Mapping[str, str] = {
     "duplicate-dist": ERROR,
     "shadowed-dist": WARNING,
     "broken-metadata": ERROR,
+    "site-missing": ERROR,
+    "site-not-judged": NOTE,
     # RECORD
     "broken-record": ERROR,
     "record-missing": NOTE,

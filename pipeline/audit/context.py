@@ -10,7 +10,7 @@ from pipeline.audit.catalogue import SEVERITIES
 from pipeline.audit.expectation import Expectation
 from pipeline.audit.findings import Finding
 from pipeline.audit.patched import PatchState, ScopeReader, judge_patches
-from pipeline.audit.report import AuditReport, Unsatisfied
+from pipeline.audit.report import Baseline, Unsatisfied
 from pipeline.audit.requirements import Requirements
 from pipeline.inventory.distributions import Inventory
 from pipeline.inventory.ownership import Ownership
@@ -24,7 +24,7 @@ class Context:
     view: ImageView
     inventory: Inventory
     expectation: Expectation
-    parent: AuditReport | None
+    parent: Baseline | None
     read_scope: ScopeReader
 
     @cached_property
@@ -45,8 +45,8 @@ class Context:
     @cached_property
     def unsatisfied(self) -> tuple[Unsatisfied, ...]:
         """Requirements that are not met."""
-        before = self.parent.unsatisfied if self.parent else ()
-        return self.requirements.unsatisfied(frozenset(one.identity for one in before))
+        inherited = self.parent.unsatisfied if self.parent else frozenset()
+        return self.requirements.unsatisfied(inherited)
 
     def layer(self, number: int) -> str:
         """Return the digest of a layer; "" where there are no layers."""

@@ -14,6 +14,11 @@ ScopeReader = Callable[[str, bytes, str], bytes | None]
 """(path, content, dotted scope) -> the bytes of that scope, None when it is not there once."""
 
 
+def no_scopes(path: str, data: bytes, name: str) -> bytes | None:
+    """The scope reader of audits whose patches name no scopes: there is never such a scope."""
+    return None
+
+
 @dataclass(frozen=True)
 class PatchState:
     """A patch and what became of it: `located` is its file, None when that is gone; `lost` says

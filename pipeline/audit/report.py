@@ -30,10 +30,29 @@ class Unsatisfied:
     layer: int
     why: str = ""
 
-    @property
-    def identity(self) -> tuple[str, str, str]:
-        """What makes it the same fault in a parent and its child."""
-        return (self.dependant, self.requirement, self.found)
+
+@dataclass(frozen=True)
+class Baseline:
+    """What an audit must know of the parent: (version, origin) of its distributions by name, and
+    the (dependant, requirement, found) of the requirements that it does not meet."""
+
+    distributions: Mapping[str, tuple[str, str]]
+    unsatisfied: frozenset[tuple[str, str, str]]
+
+    @classmethod
+    def from_json(cls, report: Mapping[str, Any]) -> Baseline:
+        """Read it from the JSON object of the parent's report (`AuditReport.to_json`)."""
+        return cls(
+            {
+                one["name"]: (one["version"], one.get("origin", ""))
+                for one in report["distributions"]
+            },
+            frozenset(
+                (one["dependant"], one["requirement"], one.get("found", ""))
+                for kind in (INTENDED, INHERITED, NEW)
+                for one in report["requirements"][kind]
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -58,6 +77,11 @@ class AuditReport:
         """Number of findings by severity, all three always there."""
         all_of = [finding.severity for finding in self.findings]
         return {severity: all_of.count(severity) for severity in (ERROR, WARNING, NOTE)}
+
+    @property
+    def baseline(self) -> Baseline:
+        """What the audit of a child needs of this one."""
+        return Baseline.from_json(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as one JSON object; its form is fixed by `schema`."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
+from packaging.markers import Marker
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
@@ -46,9 +47,13 @@ class Requirements:
 
     inventory: Inventory
     expectation: Expectation
+    _answers: dict[tuple[Marker, str], bool] = field(default_factory=dict, compare=False)
 
     def unsatisfied(self, inherited: frozenset[tuple[str, str, str]]) -> tuple[Unsatisfied, ...]:
-        """Return what is not met, sorted. `inherited` are identities of the parent's faults."""
+        """Return what is not met, sorted.
+
+        `inherited` are those of the parent, as (dependant, requirement, found).
+        """
         found = set()
         for dependant, text, requirement in self.active:
             target = self.inventory.by_name.get(canonicalize_name(requirement.name), ())
@@ -85,15 +90,18 @@ class Requirements:
     def _of(self, one: Distribution, extras: frozenset[str]) -> Iterator[tuple[str, Requirement]]:
         for text in one.requires:
             requirement = parse_requirement(text)
-            if requirement is not None and self._holds(requirement, extras):
+            if requirement is None:
+                continue
+            marker = requirement.marker
+            if marker is None or any(self._holds(marker, extra) for extra in ("", *extras)):
                 yield text, requirement
 
-    def _holds(self, requirement: Requirement, extras: frozenset[str]) -> bool:
-        marker = requirement.marker
-        if marker is None:
-            return True
-        environment = dict(self.expectation.environment)
-        return any(marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras))
+    def _holds(self, marker: Marker, extra: str) -> bool:
+        key = (marker, extra)
+        if key not in self._answers:
+            environment = {**self.expectation.environment, "extra": extra}
+            self._answers[key] = marker.evaluate(environment)
+        return self._answers[key]
 
     def _extras(self) -> Mapping[str, frozenset[str]]:
         """Extras that are asked for, by distribution: by the lock, or by another distribution."""

@@ -19,7 +19,7 @@ from pipeline.plan import make_plan
 from pipeline.progress import progress_on, readable
 from pipeline.progress_steps import steps_on
 from pipeline.project import Project
-from pipeline.steps.fetch import fetch_all
+from pipeline.transfer.fetch import fetch_all
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     engine = LocalEngine(house.cache, args.jobs)
     layout = LayoutWriter(args.out)
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
-        assembly = Assembly(plan, lock, layout, progress, _print, base.platform.partition("/")[2])
+        assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
         built = build(plan, lock, engine, house.path, assembly)
     images = sum(1 for item in built.values() if item.image)
     print(

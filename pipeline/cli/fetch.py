@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.chain import BASES, BUILT, Chain, load_chain
+from pipeline.chain import BASES, BUILT, Chain
 from pipeline.errors import UsageError
-from pipeline.pins import Lock, LockedWheel, load_lock, lock_path
+from pipeline.lock.model import Lock, LockedWheel
 from pipeline.progress import progress_on, readable
-from pipeline.steps.fetch import DEFAULT_JOBS, fetch_all
+from pipeline.project import Project
+from pipeline.transfer.fetch import DEFAULT_JOBS, fetch_all
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 
@@ -26,15 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 
-def run(args: argparse.Namespace, *, root: Path | None = None) -> int:
+def run(args: argparse.Namespace) -> int:
     """Fetch, then link the wheels under their own names into `wheelhouse/` beside the lock."""
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: at least one is needed")
-    root = root or Path.cwd()
-    lock = load_lock(lock_path(root, args.line))
-    chain = load_chain(root / "stages")
+    project = Project(Path.cwd(), args.line)
+    lock = project.lock
     base = lock.base(args.base)
-    wheels = needed_wheels(lock, chain, args.base, args.to)
+    wheels = needed_wheels(lock, project.chain, args.base, args.to)
     house = Wheelhouse(default_cache())
     began = time.monotonic()
     fetched = fetch_all(
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace, *, root: Path | None = None) -> int:
         jobs=args.jobs,
         progress=progress_on(sys.stderr, quiet=args.quiet),
     )
-    house.link_named(root / "wheelhouse", wheels)
+    house.link_named(project.root / "wheelhouse", wheels)
     for warning in fetched.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     print(

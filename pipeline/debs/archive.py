@@ -30,9 +30,10 @@ Visitor = Callable[[tarfile.TarInfo, BinaryIO | None], None]
 
 
 class _Inflater(Protocol):
-    eof: bool
-    unused_data: bytes
-
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
@@ -125,20 +126,29 @@ class Deb:
             if stream is not None and name and "/" not in name and room >= 0:
                 found[name] = ControlFile(item.mode & 0o777, stream.read())
             elif not item.isdir() or name:
-                raise self.refusal(f"control.tar holds {item.name!r}, which is no control file")
+                raise Refusal(f"control.tar holds {item.name!r}, which is no control file")
 
         self._walk("control.tar", take)
         if "control" not in found:
-            raise self.refusal("control.tar has no file named control")
+            raise self._refusal("control.tar has no file named control")
         return found
 
     def walk(self, visit: Visitor) -> None:
         """Call `visit` with every entry of data.tar, in its order, and its stream if a file."""
         self._walk("data.tar", visit)
 
-    def refusal(self, problem: str) -> Refusal:
-        """Return a Refusal that names this file."""
-        return Refusal(f"{self.path.name}: {problem}", hint="fetch it again, or look at its source")
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """Put this file's name before the message of a Refusal that comes from inside."""
+        try:
+            yield
+        except Refusal as refusal:
+            raise self._refusal(refusal.message, refusal.hint) from refusal
+
+    def _refusal(self, problem: str, hint: str | None = None) -> Refusal:
+        return Refusal(
+            f"{self.path.name}: {problem}", hint=hint or "fetch it again, or look at its source"
+        )
 
     def _walk(self, stem: str, visit: Visitor) -> None:
         # `visit` runs inside this try, because damage shows while it reads a file's stream.
@@ -148,12 +158,14 @@ class Deb:
                     fileobj=plain, mode="r|", bufsize=_CHUNK, encoding="utf-8"
                 ) as tar:
                     for item in tar:
-                        visit(item, cast(BinaryIO, tar.extractfile(item)) if item.isreg() else None)
+                        stream = tar.extractfile(item) if item.isreg() else None
+                        with self.blamed():
+                            visit(item, cast("BinaryIO | None", stream))
                 # tar stops at its end mark; the compressed stream must end well too.
                 while plain.read(_CHUNK):
                     pass
             except _DAMAGE as error:
-                raise self.refusal(f"{stem} is damaged: {error}") from error
+                raise self._refusal(f"{stem} is damaged: {error}") from error
 
     @contextmanager
     def _open(self, stem: str) -> Iterator[IO[bytes]]:
@@ -161,12 +173,12 @@ class Deb:
             members = self._members(file)
             names = [member.name for member in members]
             if not names or names[0] != "debian-binary":
-                raise self.refusal("is no Debian package")
+                raise self._refusal("is no Debian package")
             fitting = [member for member in members if member.name.startswith(stem)]
             if len(fitting) != 1:
-                raise self.refusal(f"has {len(fitting)} members named {stem}, not one")
+                raise self._refusal(f"has {len(fitting)} members named {stem}, not one")
             if fitting[0].name not in {stem + end for end in ("", ".gz", ".xz", ".zst")}:
-                raise self.refusal(f"{fitting[0].name} is compressed in a way that is not known")
+                raise self._refusal(f"{fitting[0].name} is compressed in a way that is not known")
             yield cast(IO[bytes], _Plain(file, fitting[0]))
 
     def _members(self, file: BinaryIO) -> list[_Member]:
@@ -174,21 +186,21 @@ class Deb:
         end = file.seek(0, io.SEEK_END)
         file.seek(0)
         if file.read(len(_AR_MAGIC)) != _AR_MAGIC:
-            raise self.refusal("is no ar archive")
+            raise self._refusal("is no ar archive")
         members = []
         position = len(_AR_MAGIC)
         while position < end:
             header = file.read(_AR_HEADER)
             size = header[48:58].strip()
             if len(header) < _AR_HEADER or header[58:] != b"`\n" or not size.isdigit():
-                raise self.refusal(f"has a broken ar header at byte {position}")
+                raise self._refusal(f"has a broken ar header at byte {position}")
             offset = position + _AR_HEADER
             name = header[:16].decode("ascii", "replace").strip().removesuffix("/")
             members.append(_Member(name, offset, int(size)))
             position = offset + int(size) + int(size) % 2
             # The last member's padding byte may be absent.
             if offset + int(size) > end:
-                raise self.refusal(f"ends inside its member {name}")
+                raise self._refusal(f"ends inside its member {name}")
             file.seek(position)
         return members
 

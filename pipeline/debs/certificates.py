@@ -1,4 +1,4 @@
-"""Certificates: what update-ca-certificates and `openssl rehash` make of the ca-certificates package.
+"""Certificates: what update-ca-certificates and `openssl rehash` make of ca-certificates.
 
 The bundle serves programs that read one file; the hash links serve those that ask OpenSSL's default
 directory, as Python's ssl module does.

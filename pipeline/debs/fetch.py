@@ -166,13 +166,10 @@ class DebFetcher:
         for place, deb in enumerate(debs):
             target = str(directory / str(place))
             command += [f"{archive}/{deb.path}", target, f"SHA256:{deb.sha256}"]
-        errors = directory / "errors"
         env = os.environ | {"LC_ALL": "C.UTF-8"}
-        with self._children.run(command, env=env, errors=errors) as process:
+        with self._children.run(command, env=env) as process:
             assert process.stdout is not None
-            for _ in process.stdout:
-                pass
-        said = errors.read_text(encoding="utf-8", errors="replace").splitlines()
+            said = process.stdout.read().splitlines()
         faults: dict[str, ChainError] = {}
         unreached: list[Deb] = []
         for place, deb in enumerate(debs):

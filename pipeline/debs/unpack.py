@@ -68,12 +68,7 @@ class Unpacker:
             if path and path not in REPLACED:
                 self._add(package, path, item, stream, result)
 
-        try:
-            deb.walk(visit)
-        except Refusal as refusal:
-            if refusal.message.startswith(deb.path.name):
-                raise
-            raise deb.refusal(refusal.message) from refusal
+        deb.walk(visit)
         return result
 
     def add_merged_links(self) -> None:

@@ -14,7 +14,7 @@ from pipeline.steps.program import StepOutput
 
 # What steps are made of: a change in any of these may change an output. Engines, verbs and reports
 # cannot, so they are not here.
-_PACKAGES = ("audit", "debs", "inventory", "oci", "patching", "steps", "wheels")
+_PACKAGES = ("audit", "base", "debs", "inventory", "oci", "patching", "steps", "wheels")
 _LIBRARIES = (
     "installer",
     "packaging",

@@ -96,7 +96,7 @@ class LocalEngine:
         """Run the plan; outputs by step id.
 
         Raises the error of the first step in the plan's order that failed, whatever the order in
-        time. What stands before it in the plan is finished first: the images that it makes are good.
+        time. What stands before it in the plan is finished first, as its images are good.
         """
         run = _Run(Schedule(plan), {name: number for number, name in enumerate(plan.steps)})
         pool: ProcessPoolExecutor | None = None

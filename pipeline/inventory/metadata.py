@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?", re.IGNORECASE)  # PEP 508 "Names"
-_URLSAFE = str.maketrans("-_", "+/")
 
 
 class Unreadable(ValueError):
@@ -120,10 +119,18 @@ def _row(fields: list[str]) -> RecordRow:
     path, signature, size = fields
     algorithm, _, encoded = signature.partition("=")
     try:
-        digest = binascii.a2b_base64(encoded.translate(_URLSAFE) + "==").hex() if encoded else ""
+        digest = _hex(encoded) if signature else ""
         return RecordRow(path, algorithm, digest, int(size) if size else -1)
     except ValueError as error:  # binascii.Error is one
         raise Unreadable(f"row of {path!r}: {error}") from error
+
+
+def _hex(encoded: str) -> str:
+    """Return an unpadded URL-safe base64 digest in hex. Raises ValueError when it is none."""
+    digest = binascii.a2b_base64(encoded.replace("-", "+").replace("_", "/") + "==").hex()
+    if not digest:  # base64 of nothing, or of nothing but foreign characters
+        raise ValueError(f"no digest: {encoded!r}")
+    return digest
 
 
 def parse_direct_url(data: bytes) -> Origin:

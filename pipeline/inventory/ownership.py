@@ -46,34 +46,57 @@ class Ownership:
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
         """Every row that stays in the image, in the order of the inventory and its RECORDs."""
-        return tuple(self._claims())
-
-    @cached_property
-    def owners(self) -> Mapping[str, tuple[Claim, ...]]:
-        """Claims by the real path of the file."""
-        owners: dict[str, tuple[Claim, ...]] = {}
-        for claim in self.claims:
-            before = owners.get(claim.path)
-            owners[claim.path] = (claim,) if before is None else (*before, claim)
-        return owners
+        return tuple(claim for claim in self._rows if isinstance(claim, Claim))
 
     @cached_property
     def outside(self) -> tuple[tuple[Distribution, str], ...]:
         """Rows that leave the image root. What they name is never looked at."""
-        return tuple(
-            (distribution, row.path)
-            for distribution in self.inventory.distributions
-            for row in distribution.record or ()
-            if claimed_path(distribution.site, row.path) is None
-        )
+        return tuple(row for row in self._rows if not isinstance(row, Claim))
 
-    def _claims(self) -> Iterator[Claim]:
+    @cached_property
+    def owners(self) -> Mapping[str, tuple[Claim, ...]]:
+        """All claims by the real path of the file. For one path, `claims_on` is cheaper."""
+        return {path: (claim,) for path, claim in self._first.items()} | dict(self.shared)
+
+    def claims_on(self, path: str) -> tuple[Claim, ...]:
+        """Return every claim on the file at a real path."""
+        if path in self.shared:
+            return self.shared[path]
+        return (self._first[path],) if path in self._first else ()
+
+    def is_owned(self, path: str) -> bool:
+        """Whether some RECORD names the file at a real path."""
+        return path in self._first
+
+    @cached_property
+    def shared(self) -> Mapping[str, tuple[Claim, ...]]:
+        """Claims on files that have several, by real path."""
+        shared: dict[str, tuple[Claim, ...]] = {}
+        for claim in self.claims:
+            first = self._first[claim.path]
+            if first is not claim:
+                shared[claim.path] = (*shared.get(claim.path, (first,)), claim)
+        return shared
+
+    @cached_property
+    def _first(self) -> Mapping[str, Claim]:
+        first: dict[str, Claim] = {}
+        for claim in self.claims:
+            first.setdefault(claim.path, claim)
+        return first
+
+    @cached_property
+    def _rows(self) -> tuple[Claim | tuple[Distribution, str], ...]:
+        return tuple(self._resolved())
+
+    def _resolved(self) -> Iterator[Claim | tuple[Distribution, str]]:
         nodes = self.tree.nodes
         for distribution in self.inventory.distributions:
             site = distribution.site
             for row in distribution.record or ():
                 path = claimed_path(site, row.path)
                 if path is None:
+                    yield distribution, row.path
                     continue
                 located = nodes.get(path)
                 if located is None or not located.entry.has_content:

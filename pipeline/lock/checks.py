@@ -16,10 +16,11 @@ from packaging.utils import canonicalize_name
 from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
 from pipeline.audit.report import INTENDED
 from pipeline.audit.requirements import Requirements
-from pipeline.expectations import expectation_from, expectation_params
+from pipeline.expectations import expectation_params
 from pipeline.lock.metadata import Metadata
 from pipeline.lock.model import Lock, Override
 from pipeline.lock.update import held
+from pipeline.steps.params import expectation_from
 
 #: For each stage, with `base` for the base itself, the groups that it selects, oldest first.
 StagePaths = Mapping[str, Sequence[str]]

@@ -9,10 +9,11 @@ from packaging.utils import canonicalize_name
 
 from pipeline.audit.requirements import Requirements, meets
 from pipeline.errors import UsageError
-from pipeline.expectations import expectation_from, expectation_params
+from pipeline.expectations import expectation_params
 from pipeline.lock.checks import StagePaths
 from pipeline.lock.metadata import Metadata
 from pipeline.lock.model import Lock, LockedDeb, LockedWheel, Override
+from pipeline.steps.params import expectation_from
 
 
 def explain(lock: Lock, name: str, paths: StagePaths, metadata: Metadata) -> list[str]:

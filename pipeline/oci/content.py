@@ -125,16 +125,17 @@ def read_files(blob: Path, index: LayerIndex, paths: Collection[str]) -> dict[st
     Our own layers are read frame by frame; blobs of other makers take one pass. Raises KeyError
     for a path that is no file of this layer, Refusal when content does not hash as indexed.
     """
-    wanted = {entry.path: entry for entry in index.entries if entry.path in set(paths)}
-    for path in paths:
+    asked = set(paths)
+    wanted = {entry.path: entry for entry in index.entries if entry.path in asked}
+    for path in asked:
         if path not in wanted or not wanted[path].has_content:
             raise KeyError(path)
     if index.frames:
         found = _read_frames(blob, index, wanted)
     else:
         found = _read_scanning(blob, wanted)
-    for path, data in found.items():
-        if hashlib.sha256(data).hexdigest() != wanted[path].sha256:
+    for path, entry in wanted.items():
+        if path not in found or hashlib.sha256(found[path]).hexdigest() != entry.sha256:
             raise Refusal(f"{blob}: {path} is not what its index says", hint="remove the blob")
     return found
 
@@ -171,9 +172,9 @@ def _read_frames(blob: Path, index: LayerIndex, wanted: dict[str, Entry]) -> dic
 
 def _read_scanning(blob: Path, wanted: dict[str, Entry]) -> dict[str, bytes]:
     # A hard link has no bytes of its own: read the file of this layer that it names.
-    names = {entry.link or path: [] for path, entry in wanted.items()}  # type: dict[str, list[str]]
+    names: dict[str, list[str]] = {}
     for path, entry in wanted.items():
-        names[entry.link or path].append(path)
+        names.setdefault(entry.link or path, []).append(path)
     found: dict[str, bytes] = {}
     try:
         with (
@@ -186,8 +187,11 @@ def _read_scanning(blob: Path, wanted: dict[str, Entry]) -> dict[str, bytes]:
                 if member.isreg() and path in names:
                     stream = tar.extractfile(member)
                     data = stream.read() if stream else b""
-                    for name in names.pop(path):
-                        found[name] = data
+                    found.update(dict.fromkeys(names[path], data))
+                    # A tar may hold a path twice, and then the last one counts.
+                    sha256 = hashlib.sha256(data).hexdigest()
+                    if all(wanted[name].sha256 == sha256 for name in names[path]):
+                        del names[path]
                     if not names:
                         break
     except _DAMAGE as error:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +20,9 @@ from typing import Any
 from pipeline.errors import Refusal, UsageError
 from pipeline.oci.content import index_blob
 from pipeline.oci.index import LayerIndex
+from pipeline.oci.layout import REF_NAME
 from pipeline.oci.view import LayerInfo, LayersView
 
-REF_NAME = "org.opencontainers.image.ref.name"
 _INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -182,27 +185,36 @@ def _view(
 
 
 def layer_index(blob: Path, digest: str, cache: Path | None) -> LayerIndex:
-    """Return the index of a layer from the cache, or make it; a faulty cache entry is replaced.
+    """Return the index of a layer from the cache, or make it.
 
-    Raises Refusal when the blob is not what `digest` says.
+    A cache entry is the sha256 of what follows, in hex, a line end, and the index; one that is not
+    what its first line says is never used, but made again. Raises Refusal when the blob is not what
+    `digest` says.
     """
-    kept = cache / f"{digest.replace(':', '-')}.json" if cache else None
+    kept = cache / digest.replace(":", "-") if cache else None
     if kept is not None and kept.is_file():
-        try:
-            index = LayerIndex.from_bytes(kept.read_bytes())
-            if index.digest == digest and index.size == blob.stat().st_size:
-                return index
-        except (ValueError, KeyError, TypeError):
-            pass  # not what a run of ours wrote: made again below
+        first, _, data = kept.read_bytes().partition(b"\n")
+        if first == hashlib.sha256(data).hexdigest().encode():
+            with suppress(ValueError):  # the format of another release of this program
+                return LayerIndex.from_bytes(data)
     index = index_blob(blob)
     if index.digest != digest:
         raise Refusal(f"{blob}: holds {index.digest}, not what its name says", hint=_AGAIN)
     if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        temporary = kept.with_name(f".tmp-{kept.name}")
-        temporary.write_bytes(index.to_bytes())
-        temporary.replace(kept)
+        _keep(kept, index.to_bytes())
     return index
+
+
+def _keep(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _parse(path: Path, data: bytes) -> Mapping[str, Any]:

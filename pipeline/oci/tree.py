@@ -8,8 +8,10 @@ where the link leads, as runtimes that unpack layers do.
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from pipeline.oci.index import DIRECTORY, HARDLINK, OPAQUE, SYMLINK, WHITEOUT, Entry
@@ -37,8 +39,9 @@ class Tree:
     @classmethod
     def merge(cls, layers: Iterable[Sequence[Entry]], below: Tree | None = None) -> Tree:
         """Merge layers, lowest first, on top of `below` (whose layer numbers go on)."""
-        nodes = dict(below.nodes) if below else {}
-        number = below.layers if below else 0
+        # Not by truth: a tree without nodes may still be of many layers.
+        nodes = dict(below.nodes) if below is not None else {}
+        number = below.layers if below is not None else 0
         for entries in layers:
             _apply(nodes, entries, number)
             number += 1
@@ -60,10 +63,16 @@ class Tree:
     def under(self, directory: str) -> list[Located]:
         """Return everything below a directory, sorted by path."""
         prefix = directory.rstrip("/") + "/"
-        return [self.nodes[path] for path in sorted(self.nodes) if path.startswith(prefix)]
+        first = bisect_left(self._sorted, prefix)
+        last = bisect_left(self._sorted, directory.rstrip("/") + "0", lo=first)  # "0" follows "/"
+        return [self.nodes[path] for path in self._sorted[first:last]]
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self.nodes)
 
     def __iter__(self) -> Iterator[Located]:
-        return (self.nodes[path] for path in sorted(self.nodes))
+        return (self.nodes[path] for path in self._sorted)
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -94,35 +103,61 @@ def _follow(nodes: Mapping[str, Located], path: str) -> str | None:
     return "/".join(done)
 
 
+class _Parents:
+    """Where the parents of a layer's paths lead in the tree as it stands; remembers the answers."""
+
+    def __init__(self, nodes: Mapping[str, Located]):
+        self._nodes = nodes
+        self._known: dict[str, str] = {}
+
+    def real(self, path: str) -> str:
+        """Return `path` with the links of its parent followed, but not of its last part."""
+        parent, base = posixpath.split(path)
+        if not parent:
+            return path
+        real = self._known.get(parent)
+        if real is None:
+            real = self._known[parent] = _follow(self._nodes, parent) or parent
+        return path if real == parent else posixpath.join(real, base)
+
+    def forget(self) -> None:
+        """Forget all: a link came or went."""
+        self._known.clear()
+
+
 def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> None:
-    removed = {e.path for e in entries if e.type == WHITEOUT}
-    emptied = {e.path for e in entries if e.type == OPAQUE}
-    # Something else in place of a directory hides all that was below it.
+    parents = _Parents(nodes)
+    removed: set[str] = set()
+    emptied: set[str] = set()
     for entry in entries:
-        if entry.type not in (WHITEOUT, OPAQUE, DIRECTORY):
-            lower = nodes.get(entry.path)
+        if entry.type == WHITEOUT:
+            removed.add(parents.real(entry.path))
+        elif entry.type == OPAQUE:
+            real = _follow(nodes, entry.path)
+            emptied.add(entry.path if real is None else real)
+        elif entry.type != DIRECTORY:
+            # Something else in place of a directory hides all that was below it.
+            path = parents.real(entry.path)
+            lower = nodes.get(path)
             if lower is not None and lower.entry.type == DIRECTORY:
-                emptied.add(entry.path)
+                emptied.add(path)
     _remove(nodes, removed, emptied)
-    parents: dict[str, str] = {}
+    parents.forget()
     for entry in entries:
         if entry.type in (WHITEOUT, OPAQUE):
             continue
-        parent, base = posixpath.split(entry.path)
-        if parent:
-            real = parents.get(parent)
-            if real is None:
-                real = parents[parent] = _follow(nodes, parent) or parent
-            if real != parent:
-                entry = entry._replace(path=posixpath.join(real, base))
+        path = parents.real(entry.path)
+        if path != entry.path:
+            entry = entry._replace(path=path)
         if entry.type == HARDLINK and not entry.sha256:
             lower = nodes.get(entry.link)
             if lower is not None:
                 source = lower.entry
                 entry = entry._replace(size=source.size, sha256=source.sha256)
-        if entry.type == SYMLINK:
-            parents.clear()  # what was resolved before may lead elsewhere now
-        nodes[entry.path] = Located(entry, number)
+        before = nodes.get(path)
+        if entry.type == SYMLINK or (before is not None and before.entry.type == SYMLINK):
+            parents.forget()
+        nodes[path] = Located(entry, number)
 
 
 def _remove(nodes: dict[str, Located], removed: set[str], emptied: set[str]) -> None:

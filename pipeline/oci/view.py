@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from pipeline.errors import UsageError
 from pipeline.oci.content import read_files
 from pipeline.oci.index import DIRECTORY, FILE, SYMLINK, Entry, LayerIndex
-from pipeline.oci.tree import Tree
+from pipeline.oci.tree import Located, Tree
 
 
 @dataclass(frozen=True)
@@ -44,37 +44,61 @@ class ImageView(Protocol):
 
 @dataclass(frozen=True)
 class LayersView:
-    """An image given by the blobs and indexes of its layers, lowest first."""
+    """An image given by the blobs and indexes of its layers, lowest first.
+
+    `merged` is their merged tree, where the caller has it already.
+    """
 
     name: str
     blobs: Sequence[tuple[Path, LayerIndex]]
     layers: Sequence[LayerInfo]
     config: Mapping[str, Any]
+    merged: Tree | None = None
 
     @cached_property
     def tree(self) -> Tree:
         """The merged tree of all layers."""
-        return Tree.merge(index.entries for _, index in self.blobs)
+        return self.merged or Tree.merge(index.entries for _, index in self.blobs)
 
     def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
         """Return contents by path, each read from the layer that the merged tree names."""
-        by_layer: dict[int, dict[str, str]] = {}
+        by_layer: dict[int, dict[str, list[str]]] = {}
         for path in paths:
             found = self.tree.nodes[path]
             if not found.entry.has_content:
                 raise KeyError(path)
-            # The tree may have moved an entry through a link; hard links may cross layers.
-            layer, inner = found.layer, path
-            index = self.blobs[layer][1]
-            if found.entry.offset < 0 and not any(e.path == path for e in index.entries):
-                inner = next(e.path for e in index.entries if e.sha256 == found.entry.sha256)
-            by_layer.setdefault(layer, {})[inner] = path
+            layer, inner = self._origin(path, found)
+            by_layer.setdefault(layer, {}).setdefault(inner, []).append(path)
         result: dict[str, bytes] = {}
         for layer, names in by_layer.items():
             blob, index = self.blobs[layer]
             for inner, data in read_files(blob, index, list(names)).items():
-                result[names[inner]] = data
+                result.update(dict.fromkeys(names[inner], data))
         return result
+
+    @cached_property
+    def _files(self) -> Sequence[Mapping[str, Entry]]:
+        """Of each layer: its files by the path that the layer itself gives them."""
+        return [
+            {entry.path: entry for entry in index.entries if entry.has_content}
+            for _, index in self.blobs
+        ]
+
+    def _origin(self, path: str, found: Located) -> tuple[int, str]:
+        """Return the layer, and the path in it, where the content of a merged path is.
+
+        That is the same path, unless the layer named it through a link of a lower one, or it is a
+        hard link to a file of a lower layer. Then any file with that content will do.
+        """
+        sha256 = found.entry.sha256
+        there = self._files[found.layer].get(path)
+        if there is not None and there.sha256 == sha256:
+            return found.layer, path
+        for layer in range(found.layer, -1, -1):
+            for entry in self._files[layer].values():
+                if entry.sha256 == sha256:
+                    return layer, entry.path
+        raise KeyError(path)
 
 
 class RootfsView:

@@ -6,11 +6,11 @@ Order and rules:
 - Edits run in the given order, each on what the earlier ones left; scopes are found anew each
   time. An edit that touches, needs or duplicates text that an earlier edit wrote is a `conflict`:
   the result would depend on the order, and a later check could not tell the edits apart.
+- The finished Python files must parse for the image's Python.
 - Afterwards every edit is looked for in the finished files, as a second run would do it. One that
   would not be seen as already-applied there (its scope renamed, its text in another edit's
   replacement, its upstream test fulfilled by the patch itself) is a `conflict` too. So applying
   twice changes nothing, and a later check of the image means something.
-- The finished Python files must parse for the image's Python.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def evaluate(
         )
         for edit in variant.edits if variant else ():
             edits[patch.name, edit.id] = space.apply(patch.name, edit)
-    _check_again(space, chosen, edits)
     _check_syntax(space, edits, python)
+    _check_again(space, chosen, edits)
     _check_halves(chosen, edits)
     if candidates is not None:
         _look_elsewhere(space, chosen, edits, candidates)
@@ -92,12 +92,16 @@ def _check_again(
     edits: dict[Key, EditResult],
 ) -> None:
     """Asks about every edit once more, as a second run on the finished files would."""
+    broken = {r.file for r in edits.values() if r.outcome is Outcome.WOULD_NOT_PARSE}
     for patch, variant, _ in chosen:
         if variant is None:
             continue
         for edit in variant.edits:
             result = edits[patch.name, edit.id]
-            if result.outcome in (Outcome.FITS, Outcome.ALREADY_APPLIED):
+            if (
+                result.outcome in (Outcome.FITS, Outcome.ALREADY_APPLIED)
+                and edit.file not in broken
+            ):
                 problem = space.why_unseen(edit)
                 if problem:
                     problem = f"with all edits made, it would not be seen as applied: {problem}"

@@ -74,7 +74,8 @@ def _loosened(find: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
     if find.strip():
         bare = [re.escape(line.strip(_BLANKS)) for line in lines]
         indented = (rb"[ \t]*" + _ANY_END + rb"[ \t]*").join(bare)
-        yield "indentation", re.compile(rb"(?:^|(?<=[\r\n]))[ \t]*" + indented)
+        head = rb"(?:^|(?<=[\r\n]))[ \t]*" if find[:1] in (b" ", b"\t") else b""
+        yield "indentation", re.compile(head + indented)
         yield "white space", re.compile(rb"\s+".join(map(re.escape, find.split())))
         yield "case", re.compile(_ANY_END.join(map(re.escape, lines)), re.IGNORECASE)
 

@@ -154,8 +154,10 @@ class _Reader:
             self.fault(_join(where, "replace-file"), "stands beside replace: give one of the two")
             replace = ""
         elif "replace-file" in data:
-            replace = self.payload(data, where)
-            self._check_texts(find, replace, _join(where, "replace-file"))
+            payload = self.payload(data, where)
+            replace = payload or ""
+            if payload is not None:
+                self._check_texts(find, payload, _join(where, "replace-file"))
         else:
             replace = self.text(data, where, "replace", empty=True)
             if isinstance(data.get("replace"), str):
@@ -190,23 +192,23 @@ class _Reader:
             return value
         return 1
 
-    def payload(self, data: dict[str, Any], where: str) -> str:
+    def payload(self, data: dict[str, Any], where: str) -> str | None:
         name = self.text(data, where, "replace-file")
         where = _join(where, "replace-file")
         if not name or not self.inside(name, where):
-            return ""
+            return None
         source = self.path.parent / name
         if not source.resolve().is_relative_to(self.path.parent.resolve()):
             self.fault(where, f"{name!r} is a link that leaves {self.path.parent}")
-            return ""
+            return None
         try:
             text = source.read_bytes().decode("utf-8")
         except OSError as error:
             self.fault(where, f"{name!r} cannot be read: {error.strerror}")
-            return ""
+            return None
         except UnicodeDecodeError as error:
             self.fault(where, f"{name!r} is not UTF-8 at byte {error.start}")
-            return ""
+            return None
         self.payloads.add(name)
         return text
 

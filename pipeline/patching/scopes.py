@@ -29,7 +29,7 @@ import tree_sitter_cuda
 import tree_sitter_python
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
-from pipeline.patching.braces import why_unbalanced
+from pipeline.patching.braces import split_branches, why_unbalanced
 from pipeline.patching.encoding import BOM, PYTHON_SUFFIXES
 
 _CPP_SUFFIXES = frozenset({".h", ".hpp", ".cc", ".cpp", ".cxx"})
@@ -50,6 +50,8 @@ _CPP_QUERY = """
 # what may follow a definition on its last line without being part of another one
 _REST_OF_LINE = re.compile(rb"[ \t]*;?[ \t]*(?:(?:#|//)[^\r\n]*)?(?:\r\n|\r|\n|\Z)")
 _LINE_HEAD = re.compile(rb"(?:^|(?<=[\r\n]))[ \t]*\Z")
+_NOT_END = re.compile(rb"[^\n]")
+_NL = b"\n"
 _LONE_CR = re.compile(rb"\r(?!\n)")
 _NOT_ASCII = bytes(range(128)) + b"x" * 128
 
@@ -158,6 +160,13 @@ class _Definition:
     def doubt(self, language: str, data: bytes) -> str:
         if language == "python":
             return f"syntax error at line {self.broken}" if self.broken else ""
+        name = re.compile(rb"\b" + re.escape(self.name[-1].encode()) + rb"\b")
+        for span in split_branches(data):
+            again = name.search(data, *span)
+            outside = span[1] <= self.start or self.end <= span[0]
+            if again and outside:
+                # the grammar does not see this branch, and it may define the name again
+                return f"an #if branch names it at line {data.count(_NL, 0, again.start()) + 1}"
         return why_unbalanced(data, *self.body)
 
 
@@ -195,7 +204,11 @@ def _definitions(language: str, data: bytes) -> Sequence[_Definition]:
     """Every named definition, outer before inner, with its name in full."""
     skipped = len(BOM) if data.startswith(BOM) else 0
     grammar, query = _grammar(language)
-    tree = Parser(grammar).parse(_readable(data[skipped:]))
+    text = _readable(data[skipped:])
+    if language != "python":
+        for start, end in split_branches(text):
+            text = text[:start] + _NOT_END.sub(b" ", text[start:end]) + text[end:]
+    tree = Parser(grammar).parse(text)
     found: list[tuple[int, int, tuple[str, ...], Node, Node | None]] = []
     for _, captures in QueryCursor(query).matches(tree.root_node):
         (node,) = captures["scope"]
@@ -286,6 +299,8 @@ def _whole_lines(data: bytes, start: int, end: int) -> tuple[int, int]:
     if head == 0 or data[head - 1 : head] in (b"\n", b"\r"):
         start = head
     rest = _REST_OF_LINE.match(data, end)
-    if rest and data[end - 1 : end] not in (b"\n", b"\r"):
+    ended = data[end - 1 : end] == b"\n" or data[end - 1 : end + 1].startswith(b"\r")
+    # a comment on the last line reaches up to the LF of a CRLF
+    if rest and (not ended or data[end - 1 : end + 1] == b"\r\n"):
         end = rest.end()
     return start, end

@@ -17,7 +17,6 @@ from pipeline.errors import OutsideTrouble, Refusal, UsageError
 from pipeline.patching.record import recorded_files
 
 _SITES = (
-    ".",
     "lib/python3*/site-packages",
     "lib64/python3*/site-packages",
     "Lib/site-packages",
@@ -97,7 +96,8 @@ def open_tree(root: Path, distributions: Iterable[str], python: str | None = Non
     real = root.resolve()
     if not real.is_dir():
         raise UsageError(f"{root}: no such directory")
-    found = {path.resolve(): None for pattern in _SITES for path in sorted(real.glob(pattern))}
+    paths = [real, *(path for pattern in _SITES for path in sorted(real.glob(pattern)))]
+    found = dict.fromkeys(path.resolve() for path in paths)
     sites = {site: _metadata(site) for site in found if site.is_relative_to(real)}
     wanted = set(distributions)
     holding = [site for site, names in sites.items() if wanted & names.keys()]

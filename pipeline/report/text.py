@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TextIO
@@ -13,6 +14,7 @@ from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
 from pipeline.audit.report import AuditReport
 
 _STYLES = {ERROR: "bold red", WARNING: "yellow", NOTE: "dim"}
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _SHOWN = 3  # of findings that differ in their file only
 
 
@@ -40,24 +42,24 @@ def write_audit(report: AuditReport, out: TextIO, *, verbose: bool = False) -> N
 def _line(report: AuditReport, finding: Finding, verbose: bool) -> Text:
     text = Text(f"{finding.severity:<7} ", style=_STYLES[finding.severity])
     text.append(f"{finding.rule}  ", style="bold")
-    text.append(f"{finding.subject}: {finding.message}", style="default")
+    text.append(_plain(f"{finding.subject}: {finding.message}"), style="default")
     if finding.reason:
-        text.append(f"  [tolerated: {finding.reason}]", style="green")
+        text.append(_plain(f"  [tolerated: {finding.reason}]"), style="green")
     if place := _place(report, finding):
-        text.append(f"  ({place})", style="dim")
+        text.append(_plain(f"  ({place})"), style="dim")
     if verbose and finding.path:
-        text.append(f"\n        {finding.path}", style="dim")
+        text.append(f"\n        {_plain(finding.path)}", style="dim")
     return text
 
 
 def _place(report: AuditReport, finding: Finding) -> str:
-    """Return the layer as a person counts it, with what made it."""
+    """Return the number of the layer, from 0, with what made it."""
     digests = [layer.digest for layer in report.layers]
     if finding.layer not in digests:
         return ""
     number = digests.index(finding.layer)
     made_by = report.layers[number].created_by
-    return f"layer {number} of 0–{len(digests) - 1}" + (f", {made_by}" if made_by else "")
+    return f"layer {number}" + (f", {made_by}" if made_by else "")
 
 
 def _summary(report: AuditReport, hidden: int) -> Iterator[str]:
@@ -72,6 +74,11 @@ def _summary(report: AuditReport, hidden: int) -> Iterator[str]:
         )
     counts = [f"{count} {severity}s" for severity, count in report.counts.items()]
     yield _list(counts) + (f"; {hidden} tolerated, shown with -v" if hidden else "")
+
+
+def _plain(text: str) -> str:
+    """Show what would move the cursor, or is no text: names come from whoever made the image."""
+    return _UNPRINTABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def _list(parts: Sequence[str]) -> str:

@@ -2,20 +2,21 @@
 
 params: image, layers, stages, parent (how many of the steps are of each kind), and an expectation
 (see pipeline.expectations). Steps: layers lowest first, then the `stage` steps of its path, then
-the parent's audit. Facts: findings, unsatisfied (for the next audit), distributions.
+the parent's audit. Facts: findings, and how many distributions there are.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from pipeline.audit.report import AuditReport, Unsatisfied
+from pipeline.audit.report import Baseline
 from pipeline.audit.run import audit
-from pipeline.expectations import expectation_from
 from pipeline.inventory.distributions import Memo
 from pipeline.oci.image import canonical
 from pipeline.patching.scopes import scope_bytes
 from pipeline.steps.layers import view_of
+from pipeline.steps.params import expectation_from
 from pipeline.steps.program import Inputs, Result, StepOutput
 
 REPORT = "audit.json"
@@ -41,18 +42,11 @@ def run(inputs: Inputs, out: Path) -> Result:
     return Result(
         {
             "findings": [finding.to_json() for finding in report.findings],
-            "unsatisfied": [
-                [one.dependant, one.requirement, one.found] for one in report.unsatisfied
-            ],
             "distributions": len(report.distributions),
         }
     )
 
 
-def _parent(step: StepOutput) -> AuditReport:
-    """Return as much of the parent's report as the next audit reads: what it did not meet."""
-    unsatisfied = tuple(
-        Unsatisfied(dependant, requirement, found, kind="", layer=0)
-        for dependant, requirement, found in step.facts["unsatisfied"]
-    )
-    return AuditReport("", "", (), (), unsatisfied, ())
+def _parent(step: StepOutput) -> Baseline:
+    """Return what this audit must know of the parent's."""
+    return Baseline.from_json(json.loads((step.directory / REPORT).read_bytes()))

@@ -27,7 +27,7 @@ def _problem(check: Mapping[str, str], draft: Draft) -> str:
     if data is None:
         return f"{kind}: there is no file {path}"
     if kind == "compiles":
-        faults = syntax_faults({path: data}, draft.target.python)
+        faults = syntax_faults({path: data}, draft.python)
         return f"{path} does not parse: {faults[path][0]}" if faults else ""
     is_there = check["text"].encode("utf-8") in data
     if is_there == (kind == "contains"):

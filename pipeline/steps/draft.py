@@ -16,7 +16,7 @@ from typing import Any
 from packaging.version import Version
 
 from pipeline.errors import Refusal
-from pipeline.inventory.distributions import Inventory, read_inventory
+from pipeline.inventory.distributions import Inventory, Memo, read_inventory
 from pipeline.inventory.ownership import Ownership
 from pipeline.oci.index import DIRECTORY
 from pipeline.oci.view import LayersView
@@ -28,6 +28,9 @@ from pipeline.wheels.known import Known
 from pipeline.wheels.layer import WheelFile, plan_wheel
 from pipeline.wheels.remove import record_paths, removed_files, whiteouts
 from pipeline.wheels.target import Target
+
+# One for the life of a worker process: the images of a chain share nearly all of their metadata.
+_MEMO = Memo()
 
 
 class Draft:
@@ -55,7 +58,7 @@ class Draft:
         self._new: dict[str, NewFile] = {}
         self._contents: dict[str, bytes] = {}
         self._overrides: dict[str, dict[str, str]] = {}
-        self._inventory: Inventory = read_inventory(view, [target.site_packages])
+        self._inventory: Inventory = read_inventory(view, [target.site_packages], memo=_MEMO)
         self._ownership = Ownership(self._inventory, view.tree)
         self._leaving = {wheel["name"] for wheel in removed}
         self._gone = self._plan_removals(removed)
@@ -95,19 +98,22 @@ class Draft:
             for name, record in records.items()
             for path in record_paths(data[record], self.target, name)
         }
-        owners = self._ownership.owners
         kept = {
             path
             for path in paths
-            if any(claim.distribution.name not in self._leaving for claim in owners.get(path, ()))
+            if any(
+                claim.distribution.name not in self._leaving
+                for claim in self._ownership.owners(path)
+            )
         }
         return removed_files(self._view.tree, paths, kept=kept)
 
     def _plan_conflicts(self) -> dict[str, dict[str, str]]:
+        if not self._plans:
+            return {}
         owned = {
-            path: Owned(claim.distribution.name, claim.located.entry.sha256)
-            for path, claims in self._ownership.owners.items()
-            for claim in claims
+            claim.path: Owned(claim.distribution.name, claim.located.entry.sha256)
+            for claim in self._ownership.claims
             if claim.distribution.name not in self._leaving and claim.located is not None
         }
         return resolve_conflicts(
@@ -130,6 +136,11 @@ class Draft:
         for name, (wheel, _) in self._installed.items():
             versions[name] = Version(wheel["version"])
         return versions
+
+    @property
+    def python(self) -> str:
+        """Major and minor version of the image's Python, as syntax is judged: "3.11"."""
+        return ".".join(map(str, self.target.python_version))
 
     def distribution_files(self, name: str) -> list[str]:
         """Return the files of a distribution in the finished stage, relative to site-packages."""
@@ -213,7 +224,7 @@ class Draft:
 
     def _rewrite_records(self, path: str, data: bytes | None) -> None:
         """Make the RECORDs that name a file true again; None means that the file is gone."""
-        for claim in self._ownership.owners.get(path, ()):
+        for claim in self._ownership.owners(path):
             distribution = claim.distribution
             if distribution.name in self._leaving:
                 continue
@@ -227,6 +238,11 @@ class Draft:
             )
             mode = self._view.tree.nodes[record].entry.mode
             self._new[record] = NewFile(record, mode, self._keep(new), len(new))
+
+    def parent_hashes(self) -> dict[str, str]:
+        """Return path -> hex sha256 of every file of the parent."""
+        nodes = self._view.tree.nodes.items()
+        return {path: node.entry.sha256 for path, node in nodes if node.entry.sha256}
 
     def merged_hashes(self) -> dict[str, str]:
         """Return path -> hex sha256 of every file of the finished stage."""

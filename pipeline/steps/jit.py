@@ -1,4 +1,4 @@
-"""The JIT cache path of an image: one for each content of the sources that are compiled at run time.
+"""The JIT cache path of an image: one for each content of what is compiled at run time.
 
 FlashInfer keys its cache by version, architecture and module, and ninja compares mtimes only. A
 header with other bytes and an assembler's mtime would silently get the old `.so` (measured), so an

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipeline.oci.image import Layer
 from pipeline.oci.index import LayerIndex
+from pipeline.oci.tree import Tree
 from pipeline.oci.view import LayerInfo, LayersView
 from pipeline.steps.program import Result, StepOutput
 
@@ -63,4 +64,23 @@ def view_of(name: str, outputs: Iterable[StepOutput]) -> LayersView:
         LayerInfo(layer.digest, layer.diff_id, layer.created_by) for layer in map(layer_of, outputs)
     ]
     blobs = [(output.directory / BLOB, index_of(output)) for output in outputs]
-    return LayersView(name, blobs, infos, {})
+    return LayersView(name, blobs, infos, {}, tree_of(outputs))
+
+
+# The images of a chain are nearly equal: each tree is the one below it and a layer more. One worker
+# sees a few of them, so the last ones are kept, by the sha256 of their layers' indexes.
+_KEPT = 3
+_trees: dict[tuple[str, ...], Tree] = {}
+
+
+def tree_of(outputs: Sequence[StepOutput]) -> Tree:
+    """Return the merged tree of layer steps, lowest first."""
+    key = tuple(output.files[INDEX][0] for output in outputs)
+    if key not in _trees:
+        below = max((known for known in _trees if known == key[: len(known)]), key=len, default=())
+        rest = outputs[len(below) :]
+        tree = Tree.merge((index_of(output).entries for output in rest), _trees.get(below))
+        while len(_trees) >= _KEPT:
+            del _trees[next(iter(_trees))]
+        _trees[key] = tree
+    return _trees[key]

@@ -1,18 +1,25 @@
-"""Parameters of steps as the values that the parts below take. The writer is pipeline.plan."""
+"""Parameters of steps as values; pipeline.plan and pipeline.expectations write them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.audit.expectation import KnownFault
+from pipeline.audit.expectation import (
+    Expectation,
+    KnownFault,
+    LedgerEntry,
+    LockedDistribution,
+    PatchExpectation,
+    Probe,
+)
 from pipeline.steps.program import Inputs
 from pipeline.wheels.layer import WheelFile
 from pipeline.wheels.target import Target
 
 
 def target_of(inputs: Inputs) -> Target:
-    """Return the target that `target_params` described."""
+    """Return the target that `plan.target_params` described."""
     data = inputs.params["target"]
     return Target(**{**data, "glibc": tuple(data["glibc"])})
 
@@ -41,3 +48,40 @@ def wheel_files(
         )
         for wheel in params["wheels"]
     ]
+
+
+def expectation_from(params: Mapping[str, Any], after: Mapping[str, str]) -> Expectation:
+    """Read what `expectations.expectation_params` wrote.
+
+    `after` maps image paths to the hex sha256 that the last patch left, where a build knows it.
+    """
+    return Expectation(
+        environment=params["environment"],
+        label=params["label"],
+        distributions=tuple(
+            LockedDistribution(name, version, (sha256,))
+            for name, version, sha256 in params["distributions"]
+        ),
+        ledger=tuple(
+            LedgerEntry(**{**entry, "against": tuple(entry["against"])})
+            for entry in params["ledger"]
+        ),
+        known=tuple(KnownFault(**entry) for entry in params["known"]),
+        patches=tuple(
+            PatchExpectation(
+                name=patch["name"],
+                file=patch["file"],
+                must_contain=tuple(_probe(item) for item in patch["must_contain"]),
+                must_not=tuple(_probe(item) for item in patch["must_not"]),
+                post_sha256=after.get(patch["file"], ""),
+            )
+            for patch in params["patches"]
+        ),
+        sites=tuple(params["sites"]),
+        extras={name: frozenset(names) for name, names in params["extras"].items()},
+    )
+
+
+def _probe(item: Sequence[Any]) -> Probe:
+    text, within, count = item
+    return Probe(text.encode("utf-8"), within, count)

@@ -24,7 +24,7 @@ def apply_patches(draft: Draft, documents: Sequence[Mapping[str, Any]]) -> list[
         [patch_from_json(document) for document in documents],
         draft.read_site,
         draft.versions,
-        draft.target.python,
+        draft.python,
         draft.distribution_files,
     )
     twice = [p for p in evaluation.patches if p.outcome is Outcome.ALREADY_APPLIED]

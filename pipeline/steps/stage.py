@@ -1,8 +1,8 @@
 """Step `stage`: plan what a stage does to its parent, verify all of it, and write the order.
 
-params: stage, title, base, epoch, target, known, removed, installed, patches, payloads, env, labels,
-checks (see pipeline.plan). Steps: the parent's layers, lowest first. Facts: patches (outcomes),
-files (patched files with sha256 before and after), env (variables that follow from the content).
+params: stage, title, base, epoch, target, known, removed, installed, patches, payloads, env,
+labels, checks (see pipeline.plan). Steps: the parent's layers, lowest first. Facts: patches (their
+outcomes), files (patched, with sha256 before and after), env (what follows from the content).
 
 All or nothing: every fault of every patch and check is in one Refusal, and nothing is written then.
 """
@@ -15,11 +15,10 @@ from typing import Any
 
 from pipeline.errors import Refusal
 from pipeline.oci.image import canonical
-from pipeline.oci.tree import Tree
 from pipeline.steps.checks import failed_checks
 from pipeline.steps.draft import Draft
 from pipeline.steps.jit import jit_environment
-from pipeline.steps.layers import index_of, view_of
+from pipeline.steps.layers import view_of
 from pipeline.steps.params import known_of, target_of
 from pipeline.steps.patched import apply_patches
 from pipeline.steps.program import Inputs, Result
@@ -65,13 +64,8 @@ def run(inputs: Inputs, out: Path) -> Result:
     order, contents = draft.order()
     order.write(out, contents)
     env = jit_environment(draft.merged_hashes(), target.site_packages)
-    parent = jit_environment(_hashes(inputs), target.site_packages)
+    parent = jit_environment(draft.parent_hashes(), target.site_packages)
     return Result({**facts, "env": env if env != parent else {}})
-
-
-def _hashes(inputs: Inputs) -> Mapping[str, str]:
-    tree = Tree.merge(index_of(step).entries for step in inputs.steps)
-    return {path: node.entry.sha256 for path, node in tree.nodes.items() if node.entry.sha256}
 
 
 def _facts_file(params: Mapping[str, Any], facts: Mapping[str, Any]) -> bytes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import threading
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 
 class Stopped(Exception):
@@ -23,36 +22,35 @@ class Children:
 
     @contextlib.contextmanager
     def run(
-        self, command: Sequence[str], *, env: dict[str, str], errors: Path
+        self, command: Sequence[str], *, env: Mapping[str, str]
     ) -> Iterator[subprocess.Popen[str]]:
-        """Start a process with its stdout in a pipe and its stderr in the file `errors`.
+        """Start a process with its stdout and stderr in one pipe: a file might not fit the disk.
 
         It is a session of its own, so that Ctrl-C reaches only this program, which stops it. When
         this program is killed, the closed pipe ends the process at its next line of progress.
         The process has ended when the context is left. Raises Stopped once `stop` was called.
         """
-        with errors.open("w", encoding="utf-8") as stderr:
+        with self._lock:
+            self.check()
+            process = subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+            )
+            self._running.add(process)
+        try:
+            yield process
+            process.wait()
+        finally:
+            _end(process)
             with self._lock:
-                self.check()
-                process = subprocess.Popen(
-                    command,
-                    env=env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=stderr,
-                    text=True,
-                    encoding="utf-8",
-                    errors="replace",
-                    start_new_session=True,
-                )
-                self._running.add(process)
-            try:
-                yield process
-                process.wait()
-            finally:
-                _end(process)
-                with self._lock:
-                    self._running.discard(process)
+                self._running.discard(process)
         self.check()  # one that was stopped has nothing to say
 
     def check(self) -> None:

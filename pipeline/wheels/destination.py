@@ -22,8 +22,9 @@ from installer.scripts import Script
 from installer.utils import Scheme
 
 from pipeline.errors import Refusal
+from pipeline.wheels.directory import refusal
 from pipeline.wheels.member import Member
-from pipeline.wheels.source import StrictWheel, refusal
+from pipeline.wheels.source import StrictWheel
 from pipeline.wheels.target import Target
 
 INSTALLER = b"sm121-chain\n"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -138,13 +141,16 @@ class WheelFetcher:
 
     def _ask(self, batch: list[Wheel], haul: Haul) -> Answer:
         directory = self._space / f"pip-{next(self._count)}"
-        answer = download(
-            [Wanted(w.name, w.version, w.filename, w.sha256) for w in batch],
-            directory,
-            python=self._python,
-            children=self._children,
-            moved=self._progress.moved,
-        )
+        try:
+            answer = download(
+                [Wanted(w.name, w.version, w.filename, w.sha256) for w in batch],
+                directory,
+                python=self._python,
+                children=self._children,
+                moved=self._progress.moved,
+            )
+        except OSError as error:  # this program's own files: a full disk, mostly
+            answer = Answer("outside", error.strerror or str(error))
         if answer.kind == "came":
             for wheel in batch:
                 self._store(wheel, directory / "files" / wheel.filename, haul)
@@ -155,6 +161,7 @@ class WheelFetcher:
                         f"yanked: {wheel.name} {wheel.version} has been withdrawn by its makers"
                         f" ({why}); its bytes are the locked ones"
                     )
+        shutil.rmtree(directory, ignore_errors=True)
         return answer
 
     def _from_url(self, batch: list[Wheel], haul: Haul) -> None:
@@ -197,7 +204,7 @@ class WheelFetcher:
         names = wheel.filename + (f" and {len(batch) - 1} others" if len(batch) > 1 else "")
         return OutsideTrouble(
             f"{names} cannot be fetched: {answer.cause}",
-            hint=_AGAIN,
+            hint=_MAKE_ROOM if answer.cause == os.strerror(errno.ENOSPC) else _AGAIN,
             details=[f"asked {i}" for i in answer.indexes],
         )
 
@@ -214,4 +221,5 @@ class WheelFetcher:
         )
 
 
+_MAKE_ROOM = "make room, then run it again: what came is kept"
 _AGAIN = "see that the network and pip's index settings work (`pip config list`), then run it again"

@@ -3,7 +3,7 @@
 Layout of the cache directory:
 
     files/sha256/<hex>      the bytes, mode 0444; a file gets this name only after it was hashed
-    verified/<hex>          what `stat` said of the file when it was hashed (see `_Seen`)
+    verified/               what `stat` said of a file when it was hashed (see `pipeline.trust`)
     tmp/<name>/             downloads in flight (see `workspace`)
 
 .debs lie here as well: a store that is addressed by content does not care what it holds.
@@ -17,15 +17,13 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import platformdirs
 
 from pipeline.errors import OutsideTrouble, Refusal
-
-_CHUNK = 1 << 20
+from pipeline.trust import Trust
 
 
 class Locked(Protocol):
@@ -55,35 +53,8 @@ def default_cache() -> Path:
 
 def sha256_of(path: Path) -> str:
     """sha256 of a file in hex, read once, in constant memory."""
-    digest = hashlib.sha256()
-    buffer = bytearray(_CHUNK)
-    view = memoryview(buffer)
-    with path.open("rb", buffering=0) as file:
-        while count := file.readinto(buffer):
-            digest.update(view[:count])
-    return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What identifies an unchanged file without reading it.
-
-    ctime cannot be set by a program, so a file that was written to, or replaced, differs here even
-    when its size and mtime were put back.
-    """
-
-    size: int
-    mtime_ns: int
-    ctime_ns: int
-    inode: int
-
-    @classmethod
-    def of(cls, path: Path) -> _Seen:
-        status = path.stat()
-        return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-
-    def line(self) -> str:
-        return f"{self.size} {self.mtime_ns} {self.ctime_ns} {self.inode}\n"
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Wheelhouse:
@@ -96,7 +67,7 @@ class Wheelhouse:
     def __init__(self, cache: Path):
         self.cache = cache
         self._files = cache / "files" / "sha256"
-        self._verified = cache / "verified"
+        self._trust = Trust(cache)
 
     def path(self, sha256: str) -> Path:
         """Where the file of this digest lies, or would lie."""
@@ -113,14 +84,7 @@ class Wheelhouse:
         bytes have changed is discarded, where the cache is writable, and never used.
         """
         path = self.path(sha256)
-        try:
-            seen = _Seen.of(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        if self._recorded(sha256) == seen.line():
-            return True
-        if sha256_of(path) == sha256 and _Seen.of(path) == seen:
-            self._record(sha256, seen)
+        if self._trust.holds(path, sha256):
             return True
         with contextlib.suppress(OSError):  # a read-only cache keeps it, but it is not used
             path.unlink()
@@ -145,7 +109,7 @@ class Wheelhouse:
             source.replace(target)
         except OSError as error:
             raise OutsideTrouble(f"{label} cannot be stored in {self.cache}: {error}") from error
-        self._record(sha256, _Seen.of(target))
+        self._trust.record(target, sha256)
         return target
 
     def missing(self, artifacts: Iterable[L]) -> list[L]:
@@ -184,22 +148,7 @@ class Wheelhouse:
             except OSError:
                 link.symlink_to(stored.absolute())
             link.replace(named)
-        self._record(artifact.sha256, _Seen.of(stored))  # a new link changes the ctime
-
-    def _recorded(self, sha256: str) -> str:
-        try:
-            return (self._verified / sha256).read_text(encoding="utf-8")
-        except OSError:
-            return ""
-
-    def _record(self, sha256: str, seen: _Seen) -> None:
-        """Remember a hashed file. Without a record it is hashed again, so a failure is harmless."""
-        with contextlib.suppress(OSError):
-            self._verified.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".new-", dir=self._verified)
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(seen.line())
-            Path(name).replace(self._verified / sha256)
+        self._trust.record(stored, artifact.sha256)  # a new link changes the ctime
 
 
 def other_bytes(

@@ -5,10 +5,7 @@ Formats: the binary distribution format, and "Recording installed projects" (PEP
 
 from __future__ import annotations
 
-import base64
-import csv
 import hashlib
-import io
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +15,11 @@ from pipeline.errors import Refusal
 from pipeline.oci.layer import LayerWriter
 from pipeline.wheels.binary import ELF, HEADER, is_host_binary, wrong_machine
 from pipeline.wheels.destination import ImageDestination, record_path, run
+from pipeline.wheels.directory import refusal
 from pipeline.wheels.known import RECORD_MISMATCH, WRONG_ARCHITECTURE, Known, select
 from pipeline.wheels.member import WHOLE, Member
-from pipeline.wheels.source import StrictWheel, refusal
+from pipeline.wheels.record import record_bytes
+from pipeline.wheels.source import StrictWheel
 from pipeline.wheels.target import Target
 
 
@@ -127,22 +126,6 @@ def _digest(data: bytes | Member) -> str:
         while piece := data.read(WHOLE):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def record_bytes(rows: Iterable[tuple[str, str, int]], own: str) -> bytes:
-    """Return RECORD for rows of (path, hex sha256, size), sorted; `own` is its row for itself.
-
-    Order is by code point. The hash column is the URL-safe base64 without padding of PEP 376.
-    """
-    text = io.StringIO(newline="")
-    table = csv.writer(text, lineterminator="\n")
-    lines = [(path, f"sha256={_base64(sha256)}", str(size)) for path, sha256, size in rows]
-    table.writerows(sorted([*lines, (own, "", "")]))
-    return text.getvalue().encode("utf-8")
-
-
-def _base64(sha256: str) -> str:
-    return base64.urlsafe_b64encode(bytes.fromhex(sha256)).decode("ascii").rstrip("=")
 
 
 def install_wheel(

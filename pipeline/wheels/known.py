@@ -16,8 +16,9 @@ FILE_CONFLICT = "file-conflict"
 class Known(Protocol):
     """One `[[tool.sm121-chain.known]]` entry of the lock.
 
-    `path` is relative to site-packages (as in RECORD) or absolute in the image. `sha256` (hex) is
-    of the content that is accepted, `owner` the distribution whose file is installed.
+    `path` of a record-mismatch or wrong-arch is the member's, as the wheel's RECORD names it; of a
+    file-conflict it is relative to site-packages or absolute in the image. `sha256` (hex) is of the
+    content that is accepted, `owner` the distribution whose file is installed.
     """
 
     @property

@@ -7,6 +7,7 @@ certificates, credentials); this project names none.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -41,6 +42,7 @@ _YANKED = re.compile(
 _UNFETCHED = re.compile(r"Could not fetch URL (?P<url>\S+?)/?: (?P<why>.*) - skipping")
 _ANSWERED_NO = re.compile(r"\b(404|410) Client Error")
 _FILE_GONE = re.compile(r"HTTP error (404|410) while getting|because of HTTP error (404|410)")
+_NO_SPACE = os.strerror(errno.ENOSPC)
 _NO_MATCH = "No matching distribution found for"
 
 
@@ -93,8 +95,7 @@ def download(
     called with the number of bytes as they come, and a negative one for those of a failed run.
     """
     directory.mkdir()
-    requirements, errors, log = (directory / n for n in ("wanted.txt", "errors", "log"))
-    requirements.write_text(
+    (directory / "wanted.txt").write_text(
         "".join(f"{w.name}=={w.version} --hash=sha256:{w.sha256}\n" for w in wanted),
         encoding="utf-8",
         newline="\n",
@@ -102,9 +103,9 @@ def download(
     (directory / "files").mkdir()
     (directory / "tmp").mkdir()
     counted = 0
-    with children.run(
-        _command(wanted, directory, python), env=_environment(directory), errors=errors
-    ) as process:
+    said: list[str] = []
+    command, env = _command(wanted, directory, python), _environment(directory)
+    with children.run(command, env=env) as process:
         assert process.stdout is not None
         before = 0
         for line in process.stdout:
@@ -114,18 +115,19 @@ def download(
                 before = now
                 counted += came
                 moved(came)
-    said = _ESCAPES.sub("", errors.read_text(encoding="utf-8", errors="replace"))
+            else:
+                said.append(line)
+    log = directory / "log"
     logged = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    answer = judge(process.returncode, said, _STAMP.sub("", logged))
+    answer = judge(process.returncode, _ESCAPES.sub("", "".join(said)), _STAMP.sub("", logged))
     came_size = sum(file.stat().st_size for file in (directory / "files").iterdir())
     moved((came_size if answer.kind == "came" else 0) - counted)  # pip is silent of small files
     return answer
 
 
 def _command(wanted: Sequence[Wanted], directory: Path, python: str) -> list[str]:
-    platforms = dict.fromkeys(
-        p for w in wanted for p in w.platforms if p != "any"
-    )  # every target takes `any`
+    # Every target takes `any`; named alone it keeps the host's own platforms out.
+    platforms = dict.fromkeys(p for w in wanted for p in w.platforms if p != "any")
     return [
         sys.executable, "-m", "pip", "download",
         "--require-hashes", "--no-deps", "--only-binary=:all:",
@@ -149,7 +151,7 @@ def _environment(directory: Path) -> dict[str, str]:
 
 
 def judge(status: int, said: str, logged: str) -> Answer:
-    """What a run of pip means: `said` is its stderr, `logged` its debug log without time stamps."""
+    """What a run of pip means: `said` is its output, `logged` its debug log without time stamps."""
     indexes = tuple(dict.fromkeys(_indexes(logged)))
     yanked = tuple(
         (canonicalize_name(m["name"]), m["reason"].strip()) for m in _YANKED.finditer(said)
@@ -178,7 +180,11 @@ def _indexes(logged: str) -> Iterator[str]:
 
 def _cause(said: str, status: int) -> str:
     """pip's cause in one line: its last error, or else its last line."""
+    if _NO_SPACE in said:
+        return _NO_SPACE
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    if errors and errors[-1] == "Exception:":  # a traceback follows; its last line is the cause
+        errors.clear()
     plain = [line for line in lines if not line.startswith("[notice]")]
     return (errors or plain or [f"pip ended with status {status} and said nothing"])[-1]

@@ -63,24 +63,33 @@ def _join(directory: str, path: str) -> str:
 
 
 def removed_files(tree: Tree, paths: Iterable[str], *, kept: Collection[str] = ()) -> set[str]:
-    """Return what goes of `tree` with the files `paths` of a distribution. All are image paths.
+    """Return what goes of `tree` with the files `paths` of distributions. All are image paths.
 
     `kept` are files that another distribution owns too; they stay. The .pyc of a .py that goes is
-    stale, and goes with it. Paths that the tree does not hold any more are left out.
+    stale, and goes with it, and so does all of a dist-info whose RECORD goes: what others left in
+    it would be a broken distribution. Paths that the tree does not hold any more are left out.
     """
     kept = frozenset(kept)
     gone = {path for path in paths if path not in kept and _is_file(tree, path)}
+    infos = {posixpath.dirname(path) for path in gone if path.endswith(".dist-info/RECORD")}
+    left = {node.entry.path for info in infos for node in tree.under(info)}
+    gone |= {path for path in left - kept if _is_file(tree, path)}
     return gone | (_bytecode(tree, gone) - kept)
 
 
-def whiteouts(tree: Tree, gone: set[str], arriving: Collection[str]) -> list[str]:
+def whiteouts(tree: Tree, gone: Collection[str], arriving: Collection[str]) -> list[str]:
     """Return the whiteouts, sorted, that remove the files `gone`, for a layer that adds `arriving`.
 
     A directory of which nothing is left goes as one whiteout, unless something arrives below it: a
     layer that removes a directory and makes it again is undone by overlay file systems, which would
     show the old files in the new directory.
     """
-    return sorted(_collapse(tree, gone, frozenset(_parents(set(arriving)))))
+    gone = set(gone)
+    touched = _parents(gone)
+    # Whatever is left keeps its parents; layers of other makers need not name these themselves.
+    stay = _parents(path for path in tree.nodes if path not in gone and path not in touched)
+    result = gone | (touched - stay - _parents(arriving))
+    return sorted(path for path in result if not any(above in result for above in _above(path)))
 
 
 def _is_file(tree: Tree, path: str) -> bool:
@@ -101,29 +110,6 @@ def _bytecode(tree: Tree, gone: Collection[str]) -> set[str]:
         if legacy or (cache == _CACHE and (parent, base.split(".", 1)[0] + ".py") in sources):
             found.add(path)
     return found
-
-
-def _collapse(tree: Tree, gone: set[str], keep: frozenset[str]) -> set[str]:
-    """Replace whole subtrees by their directory."""
-    touched = _parents(gone)
-    left: dict[str, int] = dict.fromkeys(touched, 0)
-    for path in tree.nodes:
-        parent = posixpath.dirname(path)
-        if parent in left:
-            left[parent] += 1
-    result = set(gone)
-    for path in gone:
-        left[posixpath.dirname(path)] -= 1
-    # Deepest first: an empty directory leaves its parent, which may be empty then.
-    for directory in sorted(touched, key=lambda path: (-path.count("/"), path)):
-        found = tree.get(directory)
-        if left[directory] or directory in keep or found is None:
-            continue
-        result.add(directory)
-        parent = posixpath.dirname(directory)
-        if parent in left:
-            left[parent] -= 1
-    return {path for path in result if not any(above in result for above in _above(path))}
 
 
 def _above(path: str) -> Iterable[str]:

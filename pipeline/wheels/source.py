@@ -7,52 +7,31 @@ the one pass that installs it. Every fault is a Refusal that names the wheel and
 
 from __future__ import annotations
 
-import base64
-import binascii
 import configparser
-import csv
-import io
 import posixpath
-import re
 import stat
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import BinaryIO, cast
 
 from installer.sources import WheelContentElement, WheelSource
 from installer.utils import parse_entrypoints
 from packaging.utils import (
     InvalidWheelFilename,
-    canonicalize_name,
     parse_wheel_filename,
 )
-from packaging.version import InvalidVersion, Version
 
 from pipeline.errors import OutsideTrouble, Refusal
+from pipeline.wheels.directory import UNFIT, Faults, find_dist_info, read_directory, refusal
 from pipeline.wheels.known import RECORD_MISMATCH, Known, select
 from pipeline.wheels.member import Expected, Member
+from pipeline.wheels.record import parse_record
 
-_HASHES = ("sha256", "sha384", "sha512")  # PEP 427: sha256 or better
 _SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # stand outside RECORD and sign the wheel's own one
 _WRITTEN_BY_INSTALLERS = ("INSTALLER", "REQUESTED", "direct_url.json")
-_UNFIT = re.compile(r"[\x00-\x1f\x7f\\]")
-_ENCRYPTED = 0x1 | 0x40
 _METADATA_FILES = ("WHEEL", "METADATA")
-
-Faults = list[tuple[str, str]]
-
-
-def refusal(filename: str, faults: Iterable[tuple[str, str]]) -> Refusal:
-    """Return one Refusal for (member, problem) pairs; member "" is the wheel itself."""
-    lines = [f"{member}: {problem}" if member else problem for member, problem in faults]
-    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-    return Refusal(
-        f"{filename}: {lines[0]}{more}",
-        hint="fetch the wheel again; when it is the same, pin another build of it",
-        details=lines if len(lines) > 1 else (),
-    )
 
 
 class StrictWheel(WheelSource):
@@ -76,8 +55,8 @@ class StrictWheel(WheelSource):
         self.name = name
         self.parsed_version = version
         self._file = file
-        self._infos = _directory(filename, archive)
-        self._dist_info = _dist_info(filename, self._infos, name, version)
+        self._infos = read_directory(filename, archive)
+        self._dist_info = find_dist_info(filename, self._infos, name, version)
         self._metadata: dict[str, bytes] = {}
         self.left_out: dict[str, str] = {}
         self._expected: dict[str, Expected] = {}
@@ -171,7 +150,7 @@ class StrictWheel(WheelSource):
         with self._member(record) as stream:
             data = stream.read_verified()
         faults: Faults = []
-        rows = _parse_record(data, record, faults)
+        rows = parse_record(data, record, faults)
         expected: dict[str, Expected] = {}
         for name, info in self._infos.items():
             row = rows.pop(name, None)
@@ -208,7 +187,7 @@ class StrictWheel(WheelSource):
             text = self.read_dist_info("entry_points.txt")
             try:
                 for name, *_ in parse_entrypoints(text):
-                    if "/" in name or _UNFIT.search(name) or name in ("", ".", ".."):
+                    if "/" in name or UNFIT.search(name) or name in ("", ".", ".."):
                         faults.append((f"{self._dist_info}/entry_points.txt", f"script {name!r}"))
             # installer asserts where an entry point does not parse.
             except (configparser.Error, AssertionError, AttributeError) as error:
@@ -233,123 +212,3 @@ class StrictWheel(WheelSource):
                 self.left_out[name] = "is for the installer to write"
         if faults:
             raise refusal(self.filename, faults)
-
-
-class _Row(NamedTuple):
-    algorithm: str
-    digest: str  # hex
-    size: int | None
-
-
-def _directory(filename: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """Judge the zip directory; returns its files by name, in zip order."""
-    faults: Faults = []
-    files: dict[str, zipfile.ZipInfo] = {}
-    for info in archive.infolist():
-        # zipfile cuts names at a NUL; orig_filename has all of it.
-        name = info.orig_filename
-        folder = name.endswith("/")
-        problem = _name_problem(name[:-1] if folder else name) or _type_problem(info, folder)
-        if not problem and name in files:
-            problem = "is in the wheel twice"
-        if problem:
-            faults.append((repr(name) if _UNFIT.search(name) else name, problem))
-        elif not folder:
-            files[name] = info
-    parents: set[str] = set()
-    for name in files:
-        parent = posixpath.dirname(name)
-        while parent and parent not in parents:
-            parents.add(parent)
-            parent = posixpath.dirname(parent)
-    faults.extend((name, "is a file and a directory") for name in files if name in parents)
-    if faults:
-        raise refusal(filename, faults)
-    return files
-
-
-def _name_problem(name: str) -> str:
-    if _UNFIT.search(name):
-        return "has a backslash or a control character in its name"
-    if name.startswith("/") or re.match("[A-Za-z]:/", name):
-        return "is an absolute path"
-    if ".." in name.split("/"):
-        return "climbs out of the wheel"
-    if not name or posixpath.normpath(name) != name or name == ".":
-        return "is not a normal path"
-    if posixpath.basename(name).startswith(".wh."):
-        return "has a name that would be a whiteout in a layer"
-    return ""
-
-
-def _type_problem(info: zipfile.ZipInfo, folder: bool) -> str:
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    if kind == stat.S_IFLNK:
-        return "is a symbolic link"
-    if kind not in (0, stat.S_IFDIR if folder else stat.S_IFREG):
-        return "is neither file nor directory"
-    if info.flag_bits & _ENCRYPTED:
-        return "is encrypted"
-    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        return f"is compressed with method {info.compress_type}; stored and deflate are accepted"
-    if folder and info.file_size:
-        return "is a directory with content"
-    return ""
-
-
-def _dist_info(filename: str, files: Iterable[str], name: str, version: Version) -> str:
-    tops = {path.split("/", 1)[0] for path in files if "/" in path}
-    found = sorted(top for top in tops if top.endswith(".dist-info"))
-    if len(found) != 1:
-        problem = f"has {len(found)} dist-info directories" if found else "has no dist-info"
-        raise refusal(filename, [("", f"{problem}: {', '.join(found)}" if found else problem)])
-    stem = found[0].removesuffix(".dist-info")
-    head, _, tail = stem.partition("-")
-    try:
-        same = canonicalize_name(head) == name and Version(tail) == version
-    except InvalidVersion:
-        same = False
-    if not same:
-        raise refusal(filename, [(found[0], "is not what the file name says")])
-    for top in sorted(tops):
-        if top.endswith(".data") and top != stem + ".data" and "-" in top:
-            raise refusal(filename, [(top, f"is a data directory beside {stem}.data")])
-    return found[0]
-
-
-def _parse_record(data: bytes, record: str, faults: Faults) -> dict[str, _Row]:
-    rows: dict[str, _Row] = {}
-    try:
-        lines = list(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
-    except (UnicodeDecodeError, csv.Error) as error:
-        faults.append((record, f"is unreadable: {error}"))
-        return rows
-    for number, line in enumerate(lines, start=1):
-        if not line:
-            continue
-        if len(line) != 3:
-            faults.append((record, f"line {number} has {len(line)} columns, not 3"))
-            continue
-        path, digest, size = line
-        row = _row(digest, size)
-        if row is None and path != record:
-            faults.append((path, f"has hash {digest!r} and size {size!r} in RECORD"))
-        elif path in rows:
-            faults.append((path, "is in RECORD twice"))
-        else:
-            rows[path] = row or _Row("", "", None)
-    return rows
-
-
-def _row(digest: str, size: str) -> _Row | None:
-    algorithm, _, value = digest.partition("=")
-    if algorithm not in _HASHES or not ((size.isascii() and size.isdigit()) or not size):
-        return None
-    value = value.rstrip("=")
-    try:
-        raw = base64.b64decode(value + "=" * (-len(value) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    if len(raw) * 8 != int(algorithm.removeprefix("sha")):
-        return None
-    return _Row(algorithm, raw.hex(), int(size) if size else None)

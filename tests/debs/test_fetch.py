@@ -42,9 +42,9 @@ def fetcher(house: Wheelhouse, mirror: str | None) -> Bring:
     def fetch(debs: Sequence[LockedDeb]) -> Haul:
         haul = Haul()
         with workspace(house.cache) as space:
-            DebFetcher(
-                house, space, mirror=mirror, dated=DATED, jobs=2, progress=Progress()
-            ).fetch(debs, haul)
+            DebFetcher(house, space, mirror=mirror, dated=DATED, jobs=2, progress=Progress()).fetch(
+                debs, haul
+            )
         return haul
 
     return fetch

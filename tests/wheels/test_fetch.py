@@ -247,9 +247,7 @@ def test_url_entry_that_breaks_off_is_tried_once_more(
     assert progress.size == 0
 
 
-def test_case_34_index_moved_on(
-    site: Any, house: Wheelhouse, bring: Any, tiny_wheel: Make
-) -> None:
+def test_case_34_index_moved_on(site: Any, house: Wheelhouse, bring: Any, tiny_wheel: Make) -> None:
     aarch64, x86_64 = "cp38-abi3-manylinux_2_28_aarch64", "cp38-abi3-manylinux_2_28_x86_64"
     cuda = "0.23.1rc1.dev1403+g4080263bb.cu129"
     right, right_data = tiny_wheel("a-right", "1.0")

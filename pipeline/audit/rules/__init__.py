@@ -7,7 +7,7 @@ A new rule is a function from a context to findings, its place in `RULES`, its s
 from __future__ import annotations
 
 from pipeline.audit.context import Rule
-from pipeline.audit.rules.metadata import broken, duplicates
+from pipeline.audit.rules.metadata import broken, duplicates, sites
 from pipeline.audit.rules.origin import origins
 from pipeline.audit.rules.patches import patches
 from pipeline.audit.rules.record import conflicts, files, rows, unowned
@@ -15,6 +15,7 @@ from pipeline.audit.rules.requirements import requirements
 from pipeline.audit.rules.versions import pins
 
 RULES: tuple[Rule, ...] = (
+    sites,
     pins,
     requirements,
     duplicates,

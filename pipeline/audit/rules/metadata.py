@@ -6,7 +6,36 @@ from collections.abc import Iterator
 
 from pipeline.audit.context import Context
 from pipeline.audit.findings import Finding
-from pipeline.inventory.distributions import Distribution
+from pipeline.inventory.distributions import Distribution, find_sites
+
+
+def missing_sites(context: Context) -> bool:
+    """Whether the image has none of the site-packages directories that it should have."""
+    inside = tuple(f"{site}/" for site in context.inventory.sites)
+    return bool(context.expectation.sites) and not any(
+        path.startswith(inside) for path in context.view.tree.nodes
+    )
+
+
+def sites(context: Context) -> Iterator[Finding]:
+    """Distributions stand where they should, and what stands elsewhere is said."""
+    judged = context.inventory.sites
+    others = [site for site in find_sites(context.view.tree) if site not in judged]
+    if missing_sites(context):
+        yield context.finding(
+            "site-missing",
+            judged[0],
+            "the image has nothing in this directory, so no distribution can be judged"
+            + (f"; there is {', '.join(others)}" if others else ""),
+            fix="name the lock, or the base, that this image was made from",
+        )
+    for site in others:
+        yield context.finding(
+            "site-not-judged",
+            site,
+            "holds distributions too, which are not held against the lock",
+            path=site,
+        )
 
 
 def duplicates(context: Context) -> Iterator[Finding]:

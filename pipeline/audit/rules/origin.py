@@ -7,24 +7,21 @@ from collections.abc import Iterator
 from pipeline.audit.context import Context
 from pipeline.audit.findings import Finding
 
+_INDEX = "an index"
+
 
 def origins(context: Context) -> Iterator[Finding]:
     """What came from a URL is named, unless its hash is the lock's; a changed origin is drift."""
-    before = {
-        one.name: str(one.origin or "an index")
-        for one in (context.parent.distributions if context.parent else ())
-    }
-    versions = {
-        one.name: one.version for one in (context.parent.distributions if context.parent else ())
-    }
+    before = context.parent.distributions if context.parent else {}
     for one in context.inventory.distributions:
         origin = one.origin
-        now = str(origin or "an index")
-        if versions.get(one.name) == one.version and before[one.name] != now:
+        now = str(origin or "")
+        version, then = before.get(one.name, ("", ""))
+        if version == one.version and then != now:
             yield context.finding(
                 "origin-changed",
                 one.name,
-                f"{one.version} is from {now}, the parent's {one.version} from {before[one.name]}",
+                f"{version} is from {now or _INDEX}, the parent's {version} from {then or _INDEX}",
                 path=one.path,
                 layer=one.layer,
                 fix="equal versions, other content: lock the file that is meant by its hash",

@@ -23,5 +23,5 @@ def patches(context: Context) -> Iterator[Finding]:
             layer=None if state.located is None else state.located.layer,
             fix="find the stage that removed the file, and patch what took its place"
             if gone
-            else "that layer wrote over the patched file: apply the patch after it",
+            else "apply the patch after whatever wrote this file last",
         )

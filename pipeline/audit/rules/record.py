@@ -62,15 +62,15 @@ def files(context: Context) -> Iterator[Finding]:
             if not claim.path.endswith(".pyc"):
                 yield _missing(context, claim)
         elif not _right(claim, other):
-            owners = context.ownership.owners[claim.path]
+            owners = context.ownership.claims_on(claim.path)
             if not any(_right(rival, other) for rival in owners if rival is not claim):
                 yield _modified(context, claim, patched.get(claim.path))
 
 
 def conflicts(context: Context) -> Iterator[Finding]:
     """No two distributions claim one file with different bytes."""
-    for path, claims in context.ownership.owners.items():
-        if len(claims) < 2 or len({claim.row.digest for claim in claims if claim.row.digest}) < 2:
+    for path, claims in context.ownership.shared.items():
+        if len({claim.row.digest for claim in claims if claim.row.digest}) < 2:
             continue
         there = claims[0].located.entry.sha256 if claims[0].located else ""
         for claim in claims:
@@ -88,16 +88,20 @@ def conflicts(context: Context) -> Iterator[Finding]:
 
 
 def unowned(context: Context) -> Iterator[Finding]:
-    """Files of site-packages that no RECORD names, where every distribution has a RECORD."""
+    """Files of site-packages that no RECORD names, where every distribution has a RECORD.
+
+    The files of a dist-info are its own, whether or not RECORD names them.
+    """
     inventory, nodes = context.inventory, context.view.tree.nodes
     unclear = {one.site for one in inventory.distributions if one.record is None}
     unclear |= {posixpath.dirname(one.path) for one in inventory.broken}
     sites = tuple(f"{site}/" for site in inventory.sites if site not in unclear)
-    owners = context.ownership.owners
+    infos = tuple(f"{one.path}/" for one in inventory.distributions)
+    is_owned = context.ownership.is_owned
     for path in sorted(nodes):
-        if not path.startswith(sites) or path in owners or not nodes[path].entry.has_content:
+        if not path.startswith(sites) or is_owned(path) or not nodes[path].entry.has_content:
             continue
-        if _BYTECODE in path and _source(path) in owners:
+        if path.startswith(infos) or (_BYTECODE in path and is_owned(_source(path))):
             continue
         site = next(one for one in sites if path.startswith(one))
         yield context.finding(

@@ -9,6 +9,7 @@ from packaging.version import InvalidVersion, Version
 from pipeline.audit.context import Context
 from pipeline.audit.expectation import LockedDistribution
 from pipeline.audit.findings import Finding
+from pipeline.audit.rules.metadata import missing_sites
 from pipeline.inventory.distributions import Distribution
 
 
@@ -34,8 +35,8 @@ def compare(locked: str, found: str) -> str | None:
 def pins(context: Context) -> Iterator[Finding]:
     """Every distribution is at its pin, none is missing, none is there unasked."""
     expectation, inventory = context.expectation, context.inventory
-    if expectation.distributions is None:
-        return
+    if expectation.distributions is None or missing_sites(context):
+        return  # where nothing can be looked at, all would be missing: `sites` says so once
     for name, found in inventory.by_name.items():
         pin = expectation.pins.get(name)
         if pin is None:
@@ -55,8 +56,7 @@ def pins(context: Context) -> Iterator[Finding]:
 
 
 def _not_in_lock(context: Context, one: Distribution) -> Finding:
-    parent = context.parent
-    inherited = parent is not None and any(one.name == other.name for other in parent.distributions)
+    inherited = context.parent is not None and one.name in context.parent.distributions
     return context.finding(
         "not-in-lock",
         one.name,

@@ -1,4 +1,4 @@
-"""The fetch step: every locked file into the store, verified, or an error that names what lacks."""
+"""Every locked file into the store, verified, or one error that names all that lacks."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""What the base image has on top of packages and wheels: CUDA's usual places, its configuration."""

@@ -1,0 +1,111 @@
+"""`audit`: one image against the lock. The report goes to stdout, or to --output."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+from pipeline.audit.expectation import Expectation, marker_environment
+from pipeline.audit.findings import ERROR
+from pipeline.audit.lockfile import read_lockfile
+from pipeline.audit.report import AuditReport
+from pipeline.audit.run import audit
+from pipeline.chain import BASES, BUILT
+from pipeline.errors import OutsideTrouble
+from pipeline.graph import Plan, PlannedImage
+from pipeline.inventory.distributions import find_sites
+from pipeline.oci.view import ImageView
+from pipeline.patching.scopes import scope_bytes
+from pipeline.plan import make_plan
+from pipeline.project import Project
+from pipeline.report import json, text
+from pipeline.steps.params import expectation_from
+from pipeline.subjects import Subject, open_subject, parse_subject
+from pipeline.wheels.house import default_cache
+
+_MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
+_PYTHON = re.compile(r"python(3\.[0-9]+)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the verb takes."""
+    parser.add_argument(
+        "subject",
+        metavar="SUBJECT",
+        help="oci:DIR[:TAG], rootfs:DIR, or a stage that stands in dist/",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="STAGE|LOCKFILE",
+        help="what it should be: a stage, or any PEP 751 file (default: the stage that SUBJECT is)",
+    )
+    parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
+    parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there")
+    level = parser.add_mutually_exclusive_group()
+    level.add_argument(
+        "-v", "--verbose", action="store_true", help="every file, and what is tolerated"
+    )
+    level.add_argument("-q", "--quiet", action="store_true", help="no report: the exit status only")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Audit the subject; 1 when a finding is an error, otherwise 0."""
+    subject = parse_subject(args.subject)
+    against = args.against or (subject.tag if subject.transport == "stage" else "")
+    if subject.transport == "stage":
+        tag = _planned(args, subject.tag)[1].tag
+        subject = Subject("oci", Path("dist"), tag)
+    view = open_subject(subject, index_cache=default_cache() / "indexes")
+    report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
+    if args.output:
+        try:
+            with args.output.open("w", encoding="utf-8", newline="\n") as file:
+                _write(report, args, file)
+        except OSError as error:
+            raise OutsideTrouble(f"{args.output}: {error.strerror}") from error
+    elif not args.quiet:
+        _write(report, args, sys.stdout)
+    return 1 if report.worst == ERROR else 0
+
+
+def _planned(args: argparse.Namespace, stage: str) -> tuple[Plan, PlannedImage]:
+    """Return the plan up to a stage, and the image that stands for it: its own, or its nearest
+    built ancestor's. Raises UsageError without such a stage."""
+    project = Project(Path.cwd(), args.line)
+    plan = make_plan(project.lock, project.chain, project.patches, base=args.base, to=stage)
+    images = {image.name: image for image in plan.images}
+    image = images[stage]
+    while image.state != BUILT:
+        image = images[image.parent]
+    return plan, image
+
+
+def _expectation(view: ImageView, against: str, args: argparse.Namespace) -> Expectation:
+    if not against:
+        return Expectation(environment=_environment(view))
+    if against.endswith(".toml") or Path(against).is_file():
+        return read_lockfile(Path(against), _environment(view))
+    plan, image = _planned(args, against)
+    return expectation_from(plan.steps[image.gate[0]].params["expectation"], {})
+
+
+def _environment(view: ImageView) -> Mapping[str, str]:
+    """Return the marker environment that the image itself shows: where its Python's packages are,
+    and the architecture of its config, or ours (arm64) without one."""
+    versions = [match[1] for site in find_sites(view.tree) if (match := _PYTHON.search(site))]
+    architecture = str(view.config.get("architecture", "arm64"))
+    python = versions[0] if versions else "3.11"
+    return marker_environment(python, _MACHINES.get(architecture, architecture))
+
+
+def _write(report: AuditReport, args: argparse.Namespace, out: TextIO) -> None:
+    if args.format == "json":
+        out.write(json.render(report.to_json()))
+    else:
+        text.write_audit(report, out, verbose=args.verbose)

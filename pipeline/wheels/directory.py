@@ -1,0 +1,113 @@
+"""The zip directory of a wheel, judged before anything is read.
+
+Formats: APPNOTE.TXT for zip, and the binary distribution format (PEP 427).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import stat
+import zipfile
+from collections.abc import Iterable
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from pipeline.errors import Refusal
+
+UNFIT = re.compile(r"[\x00-\x1f\x7f\\]")  # what no name in a wheel or layer may hold
+_ENCRYPTED = 0x1 | 0x40
+
+Faults = list[tuple[str, str]]
+
+
+def refusal(filename: str, faults: Iterable[tuple[str, str]]) -> Refusal:
+    """Return one Refusal for (member, problem) pairs; member "" is the wheel itself."""
+    lines = [f"{member}: {problem}" if member else problem for member, problem in faults]
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    return Refusal(
+        f"{filename}: {lines[0]}{more}",
+        hint="fetch the wheel again; when it is the same, pin another build of it",
+        details=lines if len(lines) > 1 else (),
+    )
+
+
+def read_directory(filename: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Return the files of a wheel by name, in zip order. Raises one Refusal with all faults."""
+    faults: Faults = []
+    files: dict[str, zipfile.ZipInfo] = {}
+    for info in archive.infolist():
+        # zipfile cuts names at a NUL; orig_filename has all of it.
+        name = info.orig_filename
+        folder = name.endswith("/")
+        problem = _name_problem(name[:-1] if folder else name) or _type_problem(info, folder)
+        if not problem and name in files:
+            problem = "is in the wheel twice"
+        end = info.header_offset + info.compress_size
+        if not problem and not 0 <= info.header_offset <= end <= archive.start_dir:
+            problem = "lies outside the wheel: it is damaged"
+        if problem:
+            faults.append((repr(name) if UNFIT.search(name) else name, problem))
+        elif not folder:
+            files[name] = info
+    parents: set[str] = set()
+    for name in files:
+        parent = posixpath.dirname(name)
+        while parent and parent not in parents:
+            parents.add(parent)
+            parent = posixpath.dirname(parent)
+    faults.extend((name, "is a file and a directory") for name in files if name in parents)
+    if faults:
+        raise refusal(filename, faults)
+    return files
+
+
+def _name_problem(name: str) -> str:
+    if UNFIT.search(name):
+        return "has a backslash or a control character in its name"
+    if name.startswith("/") or re.match("[A-Za-z]:/", name):
+        return "is an absolute path"
+    if ".." in name.split("/"):
+        return "climbs out of the wheel"
+    if not name or posixpath.normpath(name) != name or name == ".":
+        return "is not a normal path"
+    if posixpath.basename(name).startswith(".wh."):
+        return "has a name that would be a whiteout in a layer"
+    return ""
+
+
+def _type_problem(info: zipfile.ZipInfo, folder: bool) -> str:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind == stat.S_IFLNK:
+        return "is a symbolic link"
+    if kind not in (0, stat.S_IFDIR if folder else stat.S_IFREG):
+        return "is neither file nor directory"
+    if info.flag_bits & _ENCRYPTED:
+        return "is encrypted"
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return f"is compressed with method {info.compress_type}; stored and deflate are accepted"
+    if folder and info.file_size:
+        return "is a directory with content"
+    return ""
+
+
+def find_dist_info(filename: str, files: Iterable[str], name: str, version: Version) -> str:
+    """Return the one dist-info directory. Raises Refusal unless it fits the file name's parts."""
+    tops = {path.split("/", 1)[0] for path in files if "/" in path}
+    found = sorted(top for top in tops if top.endswith(".dist-info"))
+    if len(found) != 1:
+        problem = f"has {len(found)} dist-info directories" if found else "has no dist-info"
+        raise refusal(filename, [("", f"{problem}: {', '.join(found)}" if found else problem)])
+    stem = found[0].removesuffix(".dist-info")
+    head, _, tail = stem.partition("-")
+    try:
+        same = canonicalize_name(head) == name and Version(tail) == version
+    except InvalidVersion:
+        same = False
+    if not same:
+        raise refusal(filename, [(found[0], "is not what the file name says")])
+    for top in sorted(tops):
+        if top.endswith(".data") and top != stem + ".data" and "-" in top:
+            raise refusal(filename, [(top, f"is a data directory beside {stem}.data")])
+    return found[0]

@@ -1,0 +1,27 @@
+"""Every rule has a severity and a place in the documentation, and nothing else has."""
+
+import re
+from pathlib import Path
+
+import pipeline.audit.rules
+from pipeline.audit.catalogue import SEVERITIES
+
+DOCS = Path(__file__).parents[2] / "docs" / "findings.md"
+
+
+def test_every_rule_is_documented_and_every_documented_rule_is_one() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    defined = {
+        name
+        for line in text.splitlines()
+        if line.startswith("**")
+        for name in re.findall(r"[a-z]+(?:-[a-z]+)+", line.split(":")[0])
+    }
+    assert defined == set(SEVERITIES)
+
+
+def test_rules_and_catalogue_name_the_same_ids() -> None:
+    sources = Path(pipeline.audit.rules.__file__).parent.glob("*.py")
+    text = "".join(source.read_text(encoding="utf-8") for source in sources)
+    used = set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', text))
+    assert set(SEVERITIES) <= used

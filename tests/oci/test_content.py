@@ -1,0 +1,169 @@
+"""Reading layers of any maker: indexing, and fetching single files."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import random
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from pipeline.errors import Refusal
+from pipeline.oci.content import index_blob, media_type_of, read_files
+from pipeline.oci.index import Entry
+from pipeline.oci.layer import FRAME_SIZE, LayerWriter
+from tests.oci.makelayer import Item, file, folder, hardlink, opaque, symlink, tar, whiteout
+
+SAMPLE = [
+    folder("./etc/", 0o700),
+    file("./etc/passwd", "root"),
+    symlink("etc/link", "../x"),
+    hardlink("etc/hard", "./etc/passwd"),
+    whiteout("usr/old"),
+    opaque("usr/share"),
+    file("a" * 200 + "/ü", "long"),
+    Item("dev/null", tarfile.CHRTYPE, mode=0o666),
+]
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "tar": bytes,
+    "tar+gzip": lambda data: gzip.compress(data, mtime=0),
+    "tar+gzip twice": lambda data: (
+        gzip.compress(data[:1000], mtime=0) + gzip.compress(data[1000:], mtime=0)
+    ),
+    "tar+zstd": zstandard.ZstdCompressor().compress,
+    "tar+zstd twice": lambda data: (
+        zstandard.ZstdCompressor().compress(data[:1000])
+        + zstandard.ZstdCompressor().compress(data[1000:])
+    ),
+}
+
+
+def blob_of(directory: Path, data: bytes) -> Path:
+    path = directory / "blob"
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+@pytest.mark.parametrize("pack", sorted(PACK))
+def test_blobs_of_any_maker(tmp_path: Path, pack: str, form: int) -> None:
+    plain = tar(SAMPLE, form)
+    packed = PACK[pack](plain)
+    blob = blob_of(tmp_path, packed)
+    index = index_blob(blob)
+    assert index.digest == "sha256:" + hashlib.sha256(packed).hexdigest()
+    assert index.diff_id == "sha256:" + hashlib.sha256(plain).hexdigest()
+    assert (index.size, index.frames) == (len(packed), ())
+    assert index.media_type == media_type_of(blob)
+    assert index.media_type.endswith(pack.split()[0])
+    root, long = hashlib.sha256(b"root").hexdigest(), hashlib.sha256(b"long").hexdigest()
+    assert index.entries == (
+        Entry("etc", "dir", 0o700),
+        Entry("etc/passwd", "file", 0o644, 4, root),
+        Entry("etc/link", "symlink", 0o777, link="../x"),
+        Entry("etc/hard", "hardlink", 0o644, 4, root, "etc/passwd"),
+        Entry("usr/old", "whiteout", 0o644),
+        Entry("usr/share", "opaque", 0o644),
+        Entry("a" * 200 + "/ü", "file", 0o644, 4, long),
+        Entry("dev/null", "char", 0o666),
+    )
+    names = ["etc/hard", "etc/passwd", "a" * 200 + "/ü"]
+    assert read_files(blob, index, names) == dict(
+        zip(names, (b"root", b"root", b"long"), strict=True)
+    )
+
+
+def test_bytes_after_the_end_of_the_tar_belong_to_the_digests(tmp_path: Path) -> None:
+    plain = tar([file("a")]) + bytes(30000) + b"more"
+    index = index_blob(blob_of(tmp_path, plain))
+    assert index.diff_id == index.digest == "sha256:" + hashlib.sha256(plain).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "a/.."])
+def test_names_that_climb(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Refusal, match="climbs"):
+        index_blob(blob_of(tmp_path, tar([file(name)])))
+
+
+def test_links_that_climb(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="climbs"):
+        index_blob(blob_of(tmp_path, tar([hardlink("a", "../../etc/passwd")])))
+    index = index_blob(blob_of(tmp_path, tar([symlink("a", "../../etc/passwd")])))
+    assert index.entries[0].link == "../../etc/passwd"  # text, which is never followed out
+
+
+@pytest.mark.parametrize("pack", sorted(PACK))
+def test_truncated_blobs(tmp_path: Path, pack: str) -> None:
+    content = random.Random(0).randbytes(100_000)
+    packed = PACK[pack](tar([file("a", content), file("b", content)]))
+    for cut in (10, 700, 1100, len(packed) // 2, len(packed) - 11_000):
+        with pytest.raises(Refusal):
+            index_blob(blob_of(tmp_path, packed[:cut]))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"x", b"no layer at all" * 100, b"\x1f\x8b", b"\x28\xb5\x2f\xfd"]
+)
+def test_what_is_no_layer(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(Refusal):
+        index_blob(blob_of(tmp_path, data))
+
+
+def test_an_unknown_type(tmp_path: Path) -> None:
+    with pytest.raises(Refusal, match="unknown type"):
+        index_blob(blob_of(tmp_path, tar([Item("a", b"Z")])))
+
+
+def test_only_files_are_read(tmp_path: Path) -> None:
+    blob = blob_of(tmp_path, tar(SAMPLE))
+    index = index_blob(blob)
+    for path in ("etc", "etc/link", "none", "usr/old", "dev/null"):
+        with pytest.raises(KeyError):
+            read_files(blob, index, [path])
+    assert read_files(blob, index, []) == {}
+
+
+def test_the_last_of_two_entries_counts(tmp_path: Path) -> None:
+    blob = blob_of(tmp_path, tar([file("a", "1"), file("b"), file("a", "2")]))
+    assert read_files(blob, index_blob(blob), ["a"]) == {"a": b"2"}
+
+
+def test_content_that_is_not_as_indexed(tmp_path: Path) -> None:
+    blob = blob_of(tmp_path, tar([file("a", "1")]))
+    index = index_blob(blob)
+    blob.write_bytes(tar([file("a", "2")]))
+    with pytest.raises(Refusal, match="not what its index says"):
+        read_files(blob, index, ["a"])
+
+
+def test_random_access_across_frames(tmp_path: Path) -> None:
+    source = random.Random(1)
+    contents = {
+        "a": source.randbytes(FRAME_SIZE - 1536),  # ends the first frame with its padding
+        "b": source.randbytes(2 * FRAME_SIZE + 5),
+        "c": b"",
+        "d": source.randbytes(700),
+    }
+    blob = tmp_path / "blob"
+    with LayerWriter(blob, epoch=0, level=1) as writer:
+        for path, data in contents.items():
+            writer.add_file(path, data, len(data))
+        writer.add_hardlink("e", "d")
+        index = writer.close()
+    contents["e"] = contents["d"]
+    assert read_files(blob, index, sorted(contents)) == contents
+    for path, data in contents.items():
+        assert read_files(blob, index, [path]) == {path: data}
+    damaged = bytearray(blob.read_bytes())
+    damaged[index.frames[0] + 1000] ^= 0xFF
+    blob.write_bytes(damaged)
+    assert read_files(blob, index, ["a"]) == {"a": contents["a"]}
+    with pytest.raises(Refusal):
+        read_files(blob, index, ["b"])
+    blob.write_bytes(damaged[: index.frames[0] + 5])
+    with pytest.raises(Refusal):
+        read_files(blob, index, ["d"])

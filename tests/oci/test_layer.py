@@ -1,0 +1,232 @@
+"""The layer writer: what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from pipeline.errors import Refusal
+from pipeline.oci.content import index_blob, read_files
+from pipeline.oci.index import Entry, LayerIndex
+from pipeline.oci.layer import FRAME_SIZE, LayerWriter
+
+GOLDEN_DIFF_ID = "sha256:b00ae4c7a75084f8fd392340934e7f37e3e8cf977e12f1b08fc250d6ada371ad"
+
+
+def write(path: Path, fill: Callable[[LayerWriter], None], *, threads: int = 1) -> LayerIndex:
+    with LayerWriter(path, epoch=1767225600, level=3, threads=threads) as writer:
+        fill(writer)
+        return writer.close()
+
+
+def unpacked(path: Path) -> bytes:
+    with path.open("rb") as file:
+        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        return reader.read()
+
+
+def sample(writer: LayerWriter) -> None:
+    writer.add_directory("etc", 0o700)
+    writer.add_file("etc/ä", b"hello", 5)
+    writer.add_file("usr/bin/tool", io.BytesIO(b"#!"), 2, 0o755)
+    writer.add_symlink("usr/sh", "bin/tool")
+    writer.add_hardlink("usr/bin/link", "usr/bin/tool")
+    writer.add_whiteout("usr/lib/old")
+    writer.add_opaque("usr/share")
+
+
+def test_golden_layer(tmp_path: Path) -> None:
+    index = write(tmp_path / "blob", sample)
+    assert index.diff_id == GOLDEN_DIFF_ID
+
+
+def test_members_as_tar_shows_them(tmp_path: Path) -> None:
+    write(tmp_path / "blob", sample)
+    with tarfile.open(fileobj=io.BytesIO(unpacked(tmp_path / "blob"))) as tar:
+        members = tar.getmembers()
+    assert [(m.name, m.type, oct(m.mode), m.linkname) for m in members] == [
+        ("etc", tarfile.DIRTYPE, "0o700", ""),
+        ("etc/ä", tarfile.REGTYPE, "0o644", ""),
+        ("usr", tarfile.DIRTYPE, "0o755", ""),
+        ("usr/bin", tarfile.DIRTYPE, "0o755", ""),
+        ("usr/bin/tool", tarfile.REGTYPE, "0o755", ""),
+        ("usr/sh", tarfile.SYMTYPE, "0o777", "bin/tool"),
+        ("usr/bin/link", tarfile.LNKTYPE, "0o755", "usr/bin/tool"),
+        ("usr/lib", tarfile.DIRTYPE, "0o755", ""),
+        ("usr/lib/.wh.old", tarfile.REGTYPE, "0o644", ""),
+        ("usr/share", tarfile.DIRTYPE, "0o755", ""),
+        ("usr/share/.wh..wh..opq", tarfile.REGTYPE, "0o644", ""),
+    ]
+    assert {(m.uid, m.gid, m.mtime) for m in members} == {(0, 0, 1767225600)}
+
+
+def test_the_index_is_what_is_read_back(tmp_path: Path) -> None:
+    index = write(tmp_path / "blob", sample)
+    assert LayerIndex.from_bytes(index.to_bytes()) == index
+    read = index_blob(tmp_path / "blob")
+    assert (read.digest, read.diff_id, read.size) == (index.digest, index.diff_id, index.size)
+
+    def comparable(entries: tuple[Entry, ...]) -> list[Entry]:
+        return [entry._replace(offset=-1) for entry in entries]
+
+    assert comparable(read.entries) == comparable(index.entries)
+
+
+@pytest.mark.parametrize("size", [0, 1, FRAME_SIZE - 512, FRAME_SIZE - 511, 3 * FRAME_SIZE + 7])
+def test_threads_and_kinds_of_input_have_no_influence(tmp_path: Path, size: int) -> None:
+    data = (b"0123456789abcdef" * (size // 16 + 1))[:size]
+    indexes = [
+        write(tmp_path / "a", lambda w: w.add_file("x", data, size) and None, threads=1),
+        write(
+            tmp_path / "b", lambda w: w.add_file("x", io.BytesIO(data), size) and None, threads=4
+        ),
+    ]
+    assert indexes[0] == indexes[1]
+    assert indexes[0].entries[0].sha256 == hashlib.sha256(data).hexdigest()
+    plain = unpacked(tmp_path / "a")
+    assert len(indexes[0].frames) == -(-len(plain) // FRAME_SIZE)
+    assert sum(indexes[0].frames) == indexes[0].size == (tmp_path / "a").stat().st_size
+    assert "sha256:" + hashlib.sha256(plain).hexdigest() == indexes[0].diff_id
+    assert read_files(tmp_path / "a", indexes[0], ["x"]) == {"x": data}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "/a", "../a", "a/../b", "a/./b", "./a", ".", "..", "a//b", "a/", "a\0b", "\udcff", "a/.."],
+)
+def test_paths_that_are_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(Refusal, match="not a path"):
+        write(tmp_path / "blob", lambda w: w.add_directory(path))
+    assert not (tmp_path / "blob").exists()
+
+
+@pytest.mark.parametrize("path", ["...", "a/..b", "..a", ".a", "a./b", "pynvvideocodec./x"])
+def test_dots_that_are_names(tmp_path: Path, path: str) -> None:
+    index = write(tmp_path / "blob", lambda w: w.add_file(path, b"", 0) and None)
+    assert index.entries[-1].path == path
+
+
+@pytest.mark.parametrize("data", [b"1", b"123"])
+@pytest.mark.parametrize("wrap", [bytes, io.BytesIO])
+def test_sizes_that_lie(tmp_path: Path, data: bytes, wrap: Callable[[bytes], bytes]) -> None:
+    with pytest.raises(Refusal, match=r"^a: "):
+        write(tmp_path / "blob", lambda w: w.add_file("a", wrap(data), 2) and None)
+
+
+def _twice(writer: LayerWriter) -> None:
+    writer.add_file("a", b"", 0)
+    writer.add_file("a", b"", 0)
+
+
+def _file_and_whiteout(writer: LayerWriter) -> None:
+    writer.add_file("a/b", b"", 0)
+    writer.add_whiteout("a/b")
+
+
+def _below_a_file(writer: LayerWriter) -> None:
+    writer.add_file("a", b"", 0)
+    writer.add_file("a/b", b"", 0)
+
+
+def _below_a_whiteout(writer: LayerWriter) -> None:
+    writer.add_whiteout("a")
+    writer.add_file("a/b", b"", 0)
+
+
+def _directory_with_another_mode(writer: LayerWriter) -> None:
+    writer.add_directory("a", 0o755)
+    writer.add_directory("a", 0o700)
+
+
+def _opaque_twice(writer: LayerWriter) -> None:
+    writer.add_opaque("a")
+    writer.add_opaque("a")
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        _twice,
+        _file_and_whiteout,
+        _below_a_file,
+        _below_a_whiteout,
+        _directory_with_another_mode,
+        _opaque_twice,
+        lambda w: w.add_hardlink("a", "not/there"),
+        lambda w: w.add_file("a/.wh.b", b"", 0),
+        lambda w: w.add_directory(".wh..wh..opq"),
+        lambda w: w.add_file("a/.wh.b/c", b"", 0),
+    ],
+)
+def test_layers_that_cannot_be(tmp_path: Path, fill: Callable[[LayerWriter], None]) -> None:
+    with pytest.raises(Refusal):
+        write(tmp_path / "blob", fill)
+    assert not (tmp_path / "blob").exists()
+
+
+def test_a_hard_link_has_what_its_file_has(tmp_path: Path) -> None:
+    index = write(tmp_path / "blob", sample)
+    found = {entry.path: entry for entry in index.entries}
+    link, file = found["usr/bin/link"], found["usr/bin/tool"]
+    assert (link.size, link.sha256, link.offset) == (file.size, file.sha256, file.offset)
+    assert read_files(tmp_path / "blob", index, ["usr/bin/link"]) == {"usr/bin/link": b"#!"}
+
+
+def test_parents_get_the_mode_that_lower_layers_gave_them(tmp_path: Path) -> None:
+    with LayerWriter(
+        tmp_path / "blob", epoch=0, level=3, directory_mode={"tmp": 0o1777}.__getitem__
+    ) as writer:
+        writer.add_file("tmp/x", b"", 0)
+        index = writer.close()
+    assert (index.entries[0].path, index.entries[0].mode) == ("tmp", 0o1777)
+
+
+def test_a_blob_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(b"mine")
+    with pytest.raises(FileExistsError):
+        LayerWriter(tmp_path / "blob", epoch=0, level=3)
+    assert (tmp_path / "blob").read_bytes() == b"mine"
+
+
+def test_an_interrupted_layer_leaves_nothing(tmp_path: Path) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        LayerWriter(tmp_path / "blob", epoch=0, level=3) as writer,
+    ):
+        writer.add_file("a", bytes(5 * FRAME_SIZE), 5 * FRAME_SIZE)
+        raise KeyboardInterrupt
+    assert not (tmp_path / "blob").exists()
+
+
+@pytest.mark.skipif(shutil.which("tar") is None, reason="tar is not installed")
+def test_another_tar_reads_the_same_names(tmp_path: Path) -> None:
+    names = [
+        "a",
+        "p" * 155 + "/" + "a" * 100,
+        "x" * 150 + "/y",
+        "ü",
+        "n" * 255,
+        "d./e",
+        "q/" * 90 + "z",
+    ]
+
+    def fill(writer: LayerWriter) -> None:
+        for name in names:
+            writer.add_file(name, name.encode(), len(name.encode()))
+        writer.add_symlink("link", "t" * 300)
+
+    index = write(tmp_path / "blob", fill)
+    command = ["tar", "--quoting-style=literal", "-tf", "-"]
+    done = subprocess.run(
+        command, input=unpacked(tmp_path / "blob"), capture_output=True, check=True
+    )
+    listed = [line.rstrip("/") for line in done.stdout.decode().splitlines()]
+    assert listed == [entry.path for entry in index.entries]

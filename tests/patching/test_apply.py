@@ -1,0 +1,253 @@
+"""Writing into a tree: all or nothing, with RECORD and byte code in step."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import patches as verb
+from pipeline.errors import OutsideTrouble, Refusal, UsageError
+from pipeline.patching import apply as module
+from pipeline.patching.apply import apply_patches
+from pipeline.patching.loading import load_patches
+from pipeline.patching.model import Patch
+from pipeline.patching.outcomes import Outcome
+from pipeline.patching.sources import Tree, open_tree
+
+TOML = """
+name = "first"
+title = "t"
+why = "w"
+upstream = ""
+distribution = "my.pkg"
+[[variants]]
+for = "my-pkg==1.*"
+[[variants.edits]]
+id = "one"
+file = "pkg/a.py"
+within = "f"
+find = "return 1"
+replace = "return [2]"
+[[variants.edits]]
+id = "two"
+file = "pkg/b.py"
+find = "b = 1"
+replace = "b = 2"
+"""
+
+
+def row(path: str, data: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+    return f"{path},sha256={digest},{len(data)}\n"
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Path:
+    """A virtual environment with one distribution, and a directory of patches beside it."""
+    site = tmp_path / "env/lib/python3.12/site-packages"
+    info = site / "my_pkg-1.0.dist-info"
+    cache = site / "pkg/__pycache__"
+    for directory in (info, cache, tmp_path / "patches"):
+        directory.mkdir(parents=True)
+    files = {"pkg/a.py": b"def f():\n    return 1\n", "pkg/b.py": b"b = 1\n"}
+    for path, data in files.items():
+        (site / path).write_bytes(data)
+    (site / "pkg/a.py").chmod(0o755)
+    for name in ("a.cpython-312.pyc", "a.cpython-312.opt-1.pyc", "ab.cpython-312.pyc"):
+        (cache / name).write_bytes(b"stale")
+    (info / "METADATA").write_text("Name: My.Pkg\nVersion: 1.0\n", encoding="utf-8")
+    record = "".join(row(path, data) for path, data in files.items())
+    record += "pkg/__pycache__/a.cpython-312.pyc,,\nother.txt,,\n"
+    (info / "RECORD").write_text(record, encoding="utf-8")
+    (tmp_path / "patches/first.toml").write_text(TOML, encoding="utf-8")
+    return tmp_path / "env"
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(root)): (path.stat().st_mode, path.read_bytes())
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def site_of(env: Path) -> Path:
+    return env / "lib/python3.12/site-packages"
+
+
+def tree_of(env: Path) -> Tree:
+    return open_tree(env, ["my-pkg"])
+
+
+def patches_of(env: Path) -> list[Patch]:
+    return list(load_patches(env.parent / "patches").values())
+
+
+def test_everything_follows_the_edit(env: Path) -> None:
+    done = apply_patches(patches_of(env), tree_of(env))
+    site = site_of(env)
+    after = snapshot(site)
+    assert done.removed == (
+        "pkg/__pycache__/a.cpython-312.opt-1.pyc",
+        "pkg/__pycache__/a.cpython-312.pyc",
+    )
+    assert done.unowned == ()
+    assert sorted(after) == [
+        "my_pkg-1.0.dist-info/METADATA",
+        "my_pkg-1.0.dist-info/RECORD",
+        "pkg/__pycache__/ab.cpython-312.pyc",
+        "pkg/a.py",
+        "pkg/b.py",
+    ]
+    mode, data = after["pkg/a.py"]
+    assert (mode & 0o777, data) == (0o755, b"def f():\n    return [2]\n")
+    wanted = row("pkg/a.py", data) + row("pkg/b.py", b"b = 2\n") + "other.txt,,\n"
+    assert after["my_pkg-1.0.dist-info/RECORD"][1].decode() == wanted
+    again = apply_patches(patches_of(env), tree_of(env))
+    assert again.evaluation.patches[0].outcome is Outcome.ALREADY_APPLIED
+    assert snapshot(site) == after
+
+
+def test_a_failure_leaves_everything(env: Path) -> None:
+    (site_of(env) / "pkg/b.py").write_bytes(b"b = 3\n")
+    before = snapshot(env)
+    assert not apply_patches(patches_of(env), tree_of(env)).evaluation.fits
+    assert snapshot(env) == before
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failing_disk_leaves_everything(
+    env: Path, monkeypatch: pytest.MonkeyPatch, at: int, error: BaseException
+) -> None:
+    before = snapshot(env)
+    keep: Callable[[Path, Path], None] = module._keep
+    calls = []
+
+    def failing(path: Path, old: Path) -> None:
+        calls.append(path)
+        if len(calls) > at:
+            raise error
+        keep(path, old)
+
+    monkeypatch.setattr(module, "_keep", failing)
+    with pytest.raises(OutsideTrouble if isinstance(error, OSError) else KeyboardInterrupt):
+        apply_patches(patches_of(env), tree_of(env))
+    assert snapshot(env) == before
+
+
+def test_file_that_shares_an_inode_is_not_written_into(env: Path) -> None:
+    shared = env.parent / "cache.py"
+    shared.hardlink_to(site_of(env) / "pkg/b.py")
+    apply_patches(patches_of(env), tree_of(env))
+    assert shared.read_bytes() == b"b = 1\n"
+
+
+def test_link_inside_the_root_is_followed(env: Path) -> None:
+    site = site_of(env)
+    (site / "pkg/b.py").rename(site / "real.py")
+    (site / "pkg/b.py").symlink_to("../real.py")
+    assert apply_patches(patches_of(env), tree_of(env)).evaluation.fits
+    assert (site / "pkg/b.py").is_symlink()
+    assert (site / "real.py").read_bytes() == b"b = 2\n"
+
+
+@pytest.mark.parametrize("name", ["pkg/b.py", "pkg"])
+def test_link_out_of_the_root_is_refused(env: Path, name: str) -> None:
+    inside = site_of(env) / name
+    outside = env.parent / "outside"
+    inside.rename(outside)
+    inside.symlink_to(outside)
+    before = snapshot(env.parent)
+    with pytest.raises(Refusal, match="leaves"):
+        apply_patches(patches_of(env), tree_of(env))
+    assert snapshot(env.parent) == before
+
+
+def test_directory_in_place_of_the_file(env: Path) -> None:
+    (site_of(env) / "pkg/b.py").unlink()
+    (site_of(env) / "pkg/b.py").mkdir()
+    failures = apply_patches(patches_of(env), tree_of(env)).evaluation.failures
+    assert [edit.outcome for edit in failures] == [Outcome.TARGET_MISSING]
+
+
+def test_roots(env: Path, tmp_path: Path) -> None:
+    assert open_tree(site_of(env), ["my-pkg"]).python == "3.12"
+    image = tmp_path / "image/usr/local/lib/python3.11"
+    image.mkdir(parents=True)
+    site_of(env).rename(image / "dist-packages")
+    tree = open_tree(tmp_path / "image", ["my-pkg"])
+    assert (tree.python, str(tree.versions["my-pkg"])) == ("3.11", "1.0")
+    with pytest.raises(UsageError, match="holds other"):
+        open_tree(tmp_path / "image", ["other"])
+    with pytest.raises(UsageError, match="no such"):
+        open_tree(tmp_path / "nothing", ["my-pkg"])
+
+
+def test_distribution_installed_twice_is_refused(env: Path) -> None:
+    second = site_of(env) / "my.pkg-2.0.dist-info"
+    second.mkdir()
+    (second / "METADATA").write_text("Name: my.pkg\nVersion: 2.0\n", encoding="utf-8")
+    with pytest.raises(Refusal, match="twice"):
+        tree_of(env)
+
+
+def cli(env: Path, *words: str) -> int:
+    parser = argparse.ArgumentParser()
+    verb.add_arguments(parser)
+    return verb.run(parser.parse_args([*words, "--patches", str(env.parent / "patches")]))
+
+
+def test_cli_check_and_apply(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(env)
+    assert cli(env, "check", "--root", str(env)) == 0
+    out = capsys.readouterr().out
+    assert "fits" in out and "applied" not in out and "\x1b" not in out
+    assert snapshot(env) == before
+    assert cli(env, "apply", "--root", str(env)) == 0
+    assert "applied" in capsys.readouterr().out
+    assert cli(env, "apply", "--root", str(env), "--format", "json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [e["outcome"] for e in data["patches"][0]["edits"]] == ["already-applied"] * 2
+    assert data["files"] == []
+
+
+def test_cli_failure_claims_nothing(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site_of(env) / "pkg/b.py").write_bytes(b"b = [3]\n")
+    for form in ("text", "json"):
+        assert cli(env, "apply", "--root", str(env), "--format", form) == 1
+        captured = capsys.readouterr()
+        assert "anchor-missing" in captured.out
+        assert "applied" not in captured.out
+        assert "nothing was written" in captured.err
+
+
+def test_cli_check_against_a_wheel(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = env.parent / "my_pkg-1.5-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("pkg/a.py", "def f():\n    return 1\n")
+        archive.writestr("my_pkg-1.5.data/purelib/pkg/b.py", "b = 1\n")
+    assert cli(env, "check", "--against", str(wheel)) == 0
+    wheel.write_bytes(b"no zip")
+    with pytest.raises(Refusal):
+        cli(env, "check", "--against", str(wheel))
+    with pytest.raises(UsageError):
+        cli(env, "check", "--against", "my-pkg==1.5")
+    with pytest.raises(UsageError):
+        cli(env, "check", "--against", "my-pkg")
+    with pytest.raises(UsageError, match="no patch is called"):
+        cli(env, "check", "--root", str(env), "other")
+
+
+def test_cli_list(env: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(env, "list") == 0
+    assert "pkg/a.py" in capsys.readouterr().out
+    assert cli(env, "list", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["variants"][0]["for"] == "my-pkg==1.*"

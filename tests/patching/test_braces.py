@@ -1,0 +1,61 @@
+"""Braces in preprocessor branches, and what no brace is."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline.patching.braces import split_branches, why_unbalanced
+from pipeline.patching.scopes import ScopeAmbiguous, find_scope
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b"{ { } }",
+        b"{ // }\n}",
+        b"{ /* } */ }",
+        b'{ \'}\'; "}\\"}"; }',
+        b'{ R"x(}")x"; }',
+        b"{ 1'000; '{'; }",
+        b"{\n#define X }\n}",
+        b"{\n#define X \\\n }\n}",
+        b"{\n#if A\n{\n#elif B\n{\n#else\n{\n#endif\n}}",
+        b"{\n#if A\n{ }\n#endif\n}",
+    ],
+)
+def test_balanced(body: bytes) -> None:
+    assert why_unbalanced(body, 0, len(body)) == ""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"{ } }",
+        b"{ } {}",
+        b"{\n#if A\n{\n#endif\n}",
+        b"{\n#if A\n{\n#else\n#endif\n}",
+        b"{\n#else\n}",
+        b"{\n#if A\n}",
+        b"{\n#if A\n}\n#endif\n}",
+    ],
+)
+def test_unbalanced(body: bytes) -> None:
+    assert why_unbalanced(body, 0, len(body))
+
+
+def test_only_branches_that_split_braces_are_hidden() -> None:
+    whole = b"#if A\nvoid f() {}\n#else\nvoid g() {}\n#endif\n"
+    assert split_branches(whole) == []
+    split = b"#if A\nif (a) {\n#else\nif (b) {\n#endif\n}\n"
+    ((start, end),) = split_branches(split)
+    assert split[start:end] == b"#else\nif (b) {\n#endif"
+    assert split_branches(b"#endif\n#else\n#if A\n{") == []
+
+
+def test_name_in_a_hidden_branch_is_ambiguous() -> None:
+    data = b"#if A\nint f() { return 1; }\nint g() {\n#else\nint f() { return 2; }\nint h() {\n"
+    data += b"#endif\n  return 0;\n}\n"
+    with pytest.raises(ScopeAmbiguous, match="branch names it at line 5"):
+        find_scope("a.cuh", data, "f")

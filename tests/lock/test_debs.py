@@ -41,7 +41,8 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "uris").write_text(URIS, encoding="utf-8")
     for name, body in {
         "apt-get": f"""echo "$@" >> {tmp_path}/calls
-case "$*" in *update) [ ! -e {tmp_path}/offline ] || {{ echo 'E: Failed to fetch' >&2; exit 100; }};;
+case "$*" in
+*update) [ ! -e {tmp_path}/offline ] || {{ echo 'E: Failed to fetch' >&2; exit 100; }};;
 *print-uris*) [ ! -e {tmp_path}/unmet ] || {{ echo 'E: Unable to locate' >&2; exit 100; }}
 cat {tmp_path}/uris;; esac""",
         "apt-cache": f"cat {tmp_path}/available",

@@ -85,7 +85,10 @@ def test_a_batch_never_holds_two_versions_of_a_package(lock: Lock) -> None:
     def names(base: Base) -> list[list[str]]:
         return [[f"{w.name} {w.version}" for w in batch] for batch in batches(lock, base)]
 
-    assert names(lock.base("wheels")) == [["comms 1.0", "nvidia-blas 13.0", "server 1.0"], ["comms 2.0"]]
+    assert names(lock.base("wheels")) == [
+        ["comms 1.0", "nvidia-blas 13.0", "server 1.0"],
+        ["comms 2.0"],
+    ]
     assert names(lock.base("day0")) == [["nvidia-blas 13.0"]]
 
 

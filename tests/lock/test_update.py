@@ -97,7 +97,7 @@ def test_unchanged_inputs_give_unchanged_bytes(lock: Path) -> None:
 def test_what_people_wrote_stays_and_the_entries_are_written_anew(lock: Path) -> None:
     text = lock.read_text(encoding="utf-8")
     lock.write_text(text[: text.index("[[packages]]")], encoding="utf-8", newline="\n")
-    assert renew(lock).replace("# held in wheels v4", "") .count("[[packages]]") == 5
+    assert renew(lock).replace("# held in wheels v4", "").count("[[packages]]") == 5
     assert renew(lock).startswith(text[: text.index("[[packages]]")].rstrip("\n"))
 
 

@@ -73,7 +73,11 @@ def write(program: Path, body: str) -> None:
 
 
 def test_no_solution_is_a_refusal_with_the_causes(fake_uv: Path) -> None:
-    write(fake_uv, "echo 'error: No solution' >&2; echo '  cause: a wants b' >&2; exit 1")
+    write(
+        fake_uv,
+        "echo 'warning: noise' >&2; echo 'error: No solution' >&2; echo '  cause: a wants b' >&2\n"
+        "exit 1",
+    )
     with pytest.raises(Refusal) as caught:
         compile_pins(DEBIAN, ["a"], subject="a test")
     assert caught.value.message == "uv finds no solution for a test"
@@ -116,7 +120,10 @@ def test_what_uv_is_asked(fake_uv: Path, tmp_path: Path) -> None:
     )
     arguments = (tmp_path / "arguments").read_text(encoding="utf-8")
     assert "--python-version 3.11.2 --python-platform aarch64-manylinux_2_36" in arguments
-    assert "--only-binary :all: --exclude-newer=2026-11-01T00:00:00Z" in arguments
+    assert (
+        "--only-binary :all: --no-python-downloads --exclude-newer=2026-11-01T00:00:00Z"
+        in arguments
+    )
     assert "--exclude-newer-package=c=2026-11-02T00:00:00Z" in arguments
     assert (tmp_path / "asked").read_text(encoding="utf-8") == "a==1\n"
     assert (tmp_path / "over").read_text(encoding="utf-8") == "b[x]==2\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import re
 import subprocess
 import zipfile
@@ -11,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import tomlkit
 
 from pipeline.cli import lock as verb
 from pipeline.cli import main
@@ -196,3 +198,20 @@ def test_uv_installs_from_an_export(project: Path, capsys: pytest.CaptureFixture
     assert done.returncode == 0, done.stderr
     for pin in ("comms==2.0", "nvidia-blas==13.0", "server==1.0"):
         assert f" + {pin}" in done.stderr
+
+
+@pytest.mark.skipif(
+    not os.environ.get("SM121_CHAIN_NETWORK"),
+    reason="asks package index and Debian archive: set SM121_CHAIN_NETWORK=1 to run it",
+)
+def test_this_projects_lock_is_what_resolving_gives_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (ROOT / "pins.toml").read_text(encoding="utf-8")
+    head = tomlkit.parse(text)
+    head.pop("packages")
+    (tmp_path / "pins.toml").write_text(tomlkit.dumps(head), encoding="utf-8", newline="\n")
+    (tmp_path / "stages").symlink_to(ROOT / "stages")
+    monkeypatch.chdir(tmp_path)
+    assert main(["lock", "--quiet", "--upgrade", "debs"]) == 0
+    assert (tmp_path / "pins.toml").read_text(encoding="utf-8") == text

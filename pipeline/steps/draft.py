@@ -103,7 +103,7 @@ class Draft:
             for path in paths
             if any(
                 claim.distribution.name not in self._leaving
-                for claim in self._ownership.owners(path)
+                for claim in self._ownership.claims_on(path)
             )
         }
         return removed_files(self._view.tree, paths, kept=kept)
@@ -224,7 +224,7 @@ class Draft:
 
     def _rewrite_records(self, path: str, data: bytes | None) -> None:
         """Make the RECORDs that name a file true again; None means that the file is gone."""
-        for claim in self._ownership.owners(path):
+        for claim in self._ownership.claims_on(path):
             distribution = claim.distribution
             if distribution.name in self._leaving:
                 continue

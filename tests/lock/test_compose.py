@@ -1,4 +1,4 @@
-"""Markers: whatever groups are chosen, the last turn of a package wins, and only one entry is in."""
+"""Markers: whatever groups are chosen, the last turn of a package wins, and one entry is in."""
 
 from __future__ import annotations
 

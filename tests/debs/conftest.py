@@ -68,6 +68,7 @@ class Maker:
     symlink = staticmethod(symlink)
     tar = staticmethod(tar)
     ar = staticmethod(ar)
+    compress = COMPRESS
 
     def __init__(self, root: Path):
         self.root = root

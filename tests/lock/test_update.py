@@ -128,6 +128,17 @@ def test_upgrade_lets_one_package_be_newer_and_says_so(lock: Path) -> None:
     assert all(question["newer"] == {"server": "2026-11-05T00:00:00Z"} for question in index.asked)
 
 
+def test_the_first_upgrade_leaves_the_comments_where_they_are(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8").replace('["server==1.0"]', '["server"]')
+    old = text.replace("newer = {}\n", "").replace(
+        "[tool.sm121-chain.bases.day0]", "# the vendor\n[tool.sm121-chain.bases.day0]"
+    )
+    lock.write_text(old, encoding="utf-8", newline="\n")
+    new = renew(lock, upgrade=["server"], moment="2026-11-05T00:00:00Z")
+    line = 'newer = {server = "2026-11-05T00:00:00Z"}\n'
+    assert new == old.replace('requirements = ["server"]', f'{line}requirements = ["server"]')
+
+
 def test_upgrade_refuses_what_the_lock_itself_holds(lock: Path) -> None:
     with pytest.raises(Refusal) as caught:
         renew(lock, upgrade=["comms", "server"], moment="2026-11-05T00:00:00Z")

@@ -19,7 +19,6 @@ _LIBRARIES = (
     "installer",
     "packaging",
     "pyelftools",
-    "python-debian",
     "ruff",
     "tree-sitter",
     "tree-sitter-cpp",

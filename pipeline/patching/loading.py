@@ -57,6 +57,8 @@ def load_patch(path: Path) -> Patch:
         raise FaultyFile(str(path), [Fault("", f"not UTF-8 at byte {error.start}")]) from error
     except tomllib.TOMLDecodeError as error:
         raise FaultyFile(str(path), [Fault("", f"not TOML: {error}")]) from error
+    except RecursionError as error:
+        raise FaultyFile(str(path), [Fault("", "nested too deeply")]) from error
     reader = _Reader(path)
     patch = reader.patch(data)
     if reader.faults:

@@ -1,8 +1,8 @@
 """Upstream's modules, whole and alive, out of the locked wheel, with stand-ins for what needs CUDA.
 
-`Upstream` executes the files named in REAL, with the chosen edits, in a namespace of their own. Every
-other module of vLLM, and torch, is a stand-in: whatever is asked of it is an empty class of that
-name. What the proofs need to be true of a stand-in is given by name.
+`Upstream` executes the files named in REAL, with the chosen edits, in a namespace of their own.
+Every other module of vLLM, and torch, is a stand-in: whatever is asked of it is an empty class of
+that name. What the proofs need to be true of a stand-in is given by name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Sessions: each verb is a thin door to `python -m pipeline VERB`; the rest is for developers.
 
-    nox -s build                      the chain, from the lock to dist/
-    nox -s build -- --to v3           what follows -- goes to the verb
-    nox -s tests                      the test suite
+nox -s build                      the chain, from the lock to dist/
+nox -s build -- --to v3           what follows -- goes to the verb
+nox -s tests                      the test suite
 """
 
 import hashlib
@@ -103,12 +103,27 @@ def typecheck(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Measure the chain beside a bare loop over the same bytes: a table, and JSON on stdout."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.chain", *session.posargs)
+
+
+@nox.session
+def reproduce(session: nox.Session) -> None:
+    """Build in unlike environments and compare; names every byte that differs."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.reproduce", *session.posargs)
+
+
+@nox.session
 def requirements(session: nox.Session) -> None:
     """Pin this project's own dependencies anew: requirements/*.txt, with hashes, naming no host."""
     session.install("uv")
     for name, groups in (("run", ()), ("test", ("test",)), ("lint", ("lint",)), ("nox", ("nox",))):
         extra = [f"--group={group}" for group in groups]
-        source = [] if groups else ["pyproject.toml"]
+        # The groups are installed beside `run`, so they may not want other versions.
+        source = ["--constraint=requirements/run.txt"] if groups else ["pyproject.toml"]
         session.run(
             "uv",
             "pip",

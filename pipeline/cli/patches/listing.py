@@ -1,0 +1,52 @@
+"""`patches list`: the patches, their variants and their edits."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from rich.markup import escape
+
+from pipeline.cli.patches.common import (
+    add_patch_arguments,
+    console,
+    print_json,
+    select,
+    table,
+)
+from pipeline.patching.model import Patch
+
+if TYPE_CHECKING:
+    from pipeline.cli.patches.common import Actions
+
+
+def add_arguments(actions: Actions) -> None:
+    """Declare what `list` takes."""
+    parser = actions.add_parser("list", help="the patches, their variants and their edits")
+    add_patch_arguments(parser)
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the patches; always 0."""
+    patches = select(args)
+    if args.format == "json":
+        print_json([_listed(patch) for patch in patches])
+        return 0
+    rows = table(["patch", "for", "edit", "file", "within"])
+    for patch in patches:
+        for variant in patch.variants:
+            for edit in variant.edits:
+                row = (patch.name, variant.label, edit.id, edit.file, edit.within or "")
+                rows.add_row(*map(escape, row))
+    console().print(rows)
+    return 0
+
+
+def _listed(patch: Patch) -> dict[str, Any]:
+    variants = [
+        {"for": v.label, "edits": [dataclasses.asdict(e) for e in v.edits]} for v in patch.variants
+    ]
+    head = {"name": patch.name, "title": patch.title, "why": patch.why, "upstream": patch.upstream}
+    return head | {"distribution": patch.distribution, "variants": variants}

@@ -108,7 +108,7 @@ def find_places(
                 if other[0] == key[0] and e.within and e.file == edit.file
                 if found[other] and found[other][0].named
             }
-            paths = sorted({*hits[key], *with_it} - {edit.file})
+            paths = sorted((with_it or set(hits[key])) - {edit.file})
             places = [
                 _file_place(
                     edit,

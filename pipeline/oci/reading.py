@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import Refusal, UsageError
+from pipeline.oci.blob import Blob
 from pipeline.oci.content import index_blob
 from pipeline.oci.index import LayerIndex
 from pipeline.oci.layout import REF_NAME
@@ -172,7 +173,8 @@ def _view(
         raise Refusal(f"{name}: its config is no image config: {error!r}", hint=_AGAIN) from error
     if len(diff_ids) != len(descriptors):
         raise Refusal(f"{name}: {len(descriptors)} layers, but {len(diff_ids)} diff ids")
-    blobs, layers = [], []
+    blobs: list[tuple[Blob, LayerIndex]] = []
+    layers: list[LayerInfo] = []
     for number, descriptor in enumerate(descriptors):
         blob = layout.blob(descriptor)
         index = layer_index(blob, descriptor["digest"], index_cache)
@@ -184,7 +186,7 @@ def _view(
     return LayersView(name, blobs, layers, config)
 
 
-def layer_index(blob: Path, digest: str, cache: Path | None) -> LayerIndex:
+def layer_index(blob: Blob, digest: str, cache: Path | None) -> LayerIndex:
     """Return the index of a layer from the cache, or make it.
 
     A cache entry is the sha256 of what follows, in hex, a line end, and the index; one that is not

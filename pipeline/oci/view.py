@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.errors import UsageError
+from pipeline.oci.blob import Blob
 from pipeline.oci.content import read_files
-from pipeline.oci.index import DIRECTORY, FILE, SYMLINK, Entry, LayerIndex
+from pipeline.oci.index import DIRECTORY, FILE, START, SYMLINK, Entry, LayerIndex, binary_start
 from pipeline.oci.tree import Located, Tree
 
 
@@ -50,7 +51,7 @@ class LayersView:
     """
 
     name: str
-    blobs: Sequence[tuple[Path, LayerIndex]]
+    blobs: Sequence[tuple[Blob, LayerIndex]]
     layers: Sequence[LayerInfo]
     config: Mapping[str, Any]
     merged: Tree | None = None
@@ -133,9 +134,7 @@ class RootfsView:
                         entries.append(Entry(path, DIRECTORY, mode))
                         pending.append((path + "/", Path(item.path)))
                     elif stat.S_ISREG(status.st_mode):
-                        with Path(item.path).open("rb") as file:
-                            digest = hashlib.file_digest(file, "sha256").hexdigest()
-                        entries.append(Entry(path, FILE, mode, status.st_size, digest))
+                        entries.append(_on_disk(path, Path(item.path), status))
         return Tree.merge([entries])
 
     def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
@@ -146,3 +145,12 @@ class RootfsView:
                 raise KeyError(path)
             result[path] = (self._root / path).read_bytes()
         return result
+
+
+def _on_disk(path: str, file: Path, status: os.stat_result) -> Entry:
+    with file.open("rb") as stream:
+        start = binary_start(stream.read(START))
+        stream.seek(0)
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    mode, mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+    return Entry(path, FILE, mode, status.st_size, sha256, start=start, mtime=mtime)

@@ -42,6 +42,26 @@ def meets(requirement: Requirement, version: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Wish:
+    """What an installed distribution asks of another one; its text is the requirement's."""
+
+    dependant: Distribution
+    requirement: Requirement
+
+    def accepts(self, version: str) -> bool:
+        """Whether it is content with a version."""
+        return meets(self.requirement, version)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it names one version, so that an installer has no choice."""
+        return any(one.operator in ("==", "===") for one in self.requirement.specifier)
+
+    def __str__(self) -> str:
+        return f"{canonicalize_name(self.requirement.name)}{self.requirement.specifier}"
+
+
+@dataclass(frozen=True)
 class Requirements:
     """The requirements of an inventory in a marker environment."""
 
@@ -64,7 +84,8 @@ class Requirements:
             why = self._why(dependant, requirement, version)
             kind = INTENDED if why else INHERITED if identity in inherited else NEW
             layer = max(dependant.layer, *(one.layer for one in target), 0)
-            found.add(Unsatisfied(*identity, kind, layer, why))
+            name = canonicalize_name(requirement.name)
+            found.add(Unsatisfied(*identity, kind, layer, why, name))
         return tuple(sorted(found))
 
     @cached_property
@@ -76,6 +97,18 @@ class Requirements:
             for one in self.inventory.distributions
             for text, requirement in self._of(one, extras.get(one.name, frozenset()))
         )
+
+    def wishes(self, name: str) -> tuple[Wish, ...]:
+        """Return what is asked of a distribution, by normalised name, in the inventory's order."""
+        return self._wishes.get(name, ())
+
+    @cached_property
+    def _wishes(self) -> Mapping[str, tuple[Wish, ...]]:
+        found: dict[str, tuple[Wish, ...]] = {}
+        for dependant, _, requirement in self.active:
+            name = canonicalize_name(requirement.name)
+            found[name] = (*found.get(name, ()), Wish(dependant, requirement))
+        return found
 
     @cached_property
     def unreadable(self) -> tuple[tuple[Distribution, str], ...]:

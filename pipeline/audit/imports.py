@@ -1,0 +1,176 @@
+"""Imports of a dependant that a moved, or an overridden, distribution does not provide.
+
+A version of another distribution than was asked for may work all the same. What shows that it does
+not, without running anything, is a module that is imported whenever the dependant is, and that no
+file of the image provides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from packaging.utils import canonicalize_name
+
+from pipeline.audit.report import INHERITED, NEW, BrokenImport, Unsatisfied
+from pipeline.audit.requirements import Requirements
+from pipeline.inventory.distributions import Inventory
+from pipeline.inventory.imports import ImportReader, import_line
+from pipeline.inventory.modules import Modules, search_path
+from pipeline.inventory.ownership import Claim, Ownership
+from pipeline.oci.view import ImageView
+
+
+@dataclass(frozen=True)
+class Imports:
+    """Imports between the distributions of an image. `below` is the parent image, if known;
+    `moved` are the distributions that are not as they were there."""
+
+    view: ImageView
+    inventory: Inventory
+    ownership: Ownership
+    requirements: Requirements
+    unsatisfied: Collection[Unsatisfied]
+    reader: ImportReader
+    below: ImageView | None
+    moved: frozenset[str]
+
+    def broken(self, inherited: frozenset[tuple[str, str]]) -> tuple[BrokenImport, ...]:
+        """Return what cannot be imported, sorted; `inherited` is (dependant, module) of the parent.
+
+        Where a requirement is not met, every such import counts. Where it is met and the
+        distribution has moved, those count that the parent still provides: what is missing in both
+        is a module that nobody imports here, for other hardware perhaps.
+        """
+        unmet = {(one.dependant, one.target) for one in self.unsatisfied if one.found}
+        pairs = unmet | self._moved_pairs() if self.below is not None else unmet
+        wanted: dict[str, dict[str, bool]] = {}
+        for dependant, target in sorted(pairs):
+            for name in self._family(target) - {dependant}:
+                asked = wanted.setdefault(dependant, {})
+                asked[name] = asked.get(name, False) or (dependant, target) in unmet
+        found = [
+            BrokenImport(dependant, *one, INHERITED if (dependant, one[0]) in inherited else NEW)
+            for dependant, providers in sorted(wanted.items())
+            for one in self._of(dependant, providers)
+        ]
+        return tuple(sorted(found))
+
+    def _moved_pairs(self) -> set[tuple[str, str]]:
+        return {
+            (dependant.name, target)
+            for dependant, _, requirement in self.requirements.active
+            if (target := canonicalize_name(requirement.name)) in self.moved
+        }
+
+    def _family(self, name: str) -> set[str]:
+        """Return a distribution and those that it pins (==): they hold its modules with it."""
+        found: set[str] = set()
+        pending = [name]
+        while pending:
+            one = pending.pop()
+            if one not in found and one in self.inventory.by_name:
+                found.add(one)
+                pending.extend(self._pinned.get(one, ()))
+        return found
+
+    @cached_property
+    def _pinned(self) -> Mapping[str, set[str]]:
+        pinned: dict[str, set[str]] = {}
+        for dependant, _, requirement in self.requirements.active:
+            if any(one.operator == "==" for one in requirement.specifier):
+                names = pinned.setdefault(dependant.name, set())
+                names.add(canonicalize_name(requirement.name))
+        return pinned
+
+    def _of(
+        self, dependant: str, providers: Mapping[str, bool]
+    ) -> Iterator[tuple[str, str, int, int, str, str]]:
+        """Yield (module, path, line, files, missing part, provider) of broken imports."""
+        tops = {
+            top: name for name in sorted(providers) for top in self._tops.get(name, frozenset())
+        }
+        for top in self._tops.get(dependant, frozenset()):
+            tops.pop(top, None)
+        if not tops:
+            return
+        users: dict[str, list[str]] = {}
+        for path, modules in self.reader.read(self.view, self._sources.get(dependant, ())):
+            for module in modules:
+                if module.partition(".")[0] in tops:
+                    users.setdefault(module, []).append(path)
+        for module, paths in sorted(users.items()):
+            part = self._modules.missing(module)
+            provider = tops[module.partition(".")[0]]
+            if part is None or not (providers[provider] or self._was_there(module)):
+                continue
+            contents = self.view.read_many(paths)
+            lines = {path: import_line(contents[path], module) for path in paths}
+            sure = [path for path in paths if lines[path] is not None]
+            if sure:
+                yield module, sure[0], lines[sure[0]] or 0, len(sure), part, provider
+
+    def _was_there(self, module: str) -> bool:
+        return self._modules_below is not None and self._modules_below.missing(module) is None
+
+    @cached_property
+    def _modules(self) -> Modules:
+        return Modules(self.view, self._directories)
+
+    @cached_property
+    def _modules_below(self) -> Modules | None:
+        if self.below is None:
+            return None
+        sites = self.inventory.sites
+        directories = [one for site in sites for one in search_path(self.below, site)]
+        return Modules(self.below, tuple(directories))
+
+    @cached_property
+    def _directories(self) -> tuple[str, ...]:
+        sites = self.inventory.sites
+        return tuple(one for site in sites for one in search_path(self.view, site))
+
+    @cached_property
+    def _tops(self) -> Mapping[str, frozenset[str]]:
+        """Top-level modules of every distribution that holds any code."""
+        found: dict[str, set[str]] = {}
+        coded: set[str] = set()
+        for claim, inner in self._modules_of_claims:
+            name = claim.distribution.name
+            found.setdefault(name, set()).add(inner.partition("/")[0].partition(".")[0])
+            if claim.located and claim.located.entry.size:
+                coded.add(name)
+        return {name: frozenset(tops) for name, tops in found.items() if name in coded}
+
+    @cached_property
+    def _sources(self) -> Mapping[str, list[str]]:
+        """Source files of every distribution that stand in packages, each with an `__init__`."""
+        found: dict[str, list[str]] = {}
+        for claim, inner in self._modules_of_claims:
+            if inner.endswith(".py") and self._is_packaged(claim.path, inner):
+                found.setdefault(claim.distribution.name, []).append(claim.path)
+        return found
+
+    def _is_packaged(self, path: str, inner: str) -> bool:
+        depth = inner.count("/")
+        for _ in range(depth):
+            path = path.rpartition("/")[0]
+            if f"{path}/__init__.py" not in self.view.tree.nodes:
+                return False
+        return True
+
+    @cached_property
+    def _modules_of_claims(self) -> list[tuple[Claim, str]]:
+        """Claims on files that modules are made of, with their paths in the search path."""
+        # The longest directory first: one can lie inside another.
+        prefixes = [f"{one}/" for one in sorted(self._directories, key=len, reverse=True)]
+        found = []
+        for claim in self.ownership.claims:
+            if claim.located is None or not claim.path.endswith((".py", ".so")):
+                continue
+            for prefix in prefixes:
+                if claim.path.startswith(prefix):
+                    found.append((claim, claim.path[len(prefix) :]))
+                    break
+        return found

@@ -171,7 +171,11 @@ def test_ledger_bases_and_debs_are_read(sound: Lock) -> None:
     ]
     assert sound.base("day0").inventory == (("kernel-cache", "1.0"), ("kernels", "1.0"))
     wheels = sound.base("wheels")
-    assert (wheels.platform, wheels.python, wheels.target.glibc) == ("linux/arm64", "3.11.2", (2, 36))
+    assert (wheels.platform, wheels.python, wheels.target.glibc) == (
+        "linux/arm64",
+        "3.11.2",
+        (2, 36),
+    )
     assert [deb.filename for deb in wheels.debs] == [
         "libc6_2.36-9_arm64.deb",
         "python3_3.11.2-1+b1_arm64.deb",
@@ -182,9 +186,7 @@ def test_ledger_bases_and_debs_are_read(sound: Lock) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_base_wheels_has_197_distributions_on_every_path(
-    real: Lock, path: tuple[str, ...]
-) -> None:
+def test_base_wheels_has_197_distributions_on_every_path(real: Lock, path: tuple[str, ...]) -> None:
     assert len(real.select("wheels", path)) == 197
 
 
@@ -224,7 +226,9 @@ def test_each_group_moves_exactly_its_own_pins(
 ) -> None:
     old, new = ({w.name: w for w in real.select("wheels", path)} for path in (before, after))
     assert set(old) == set(new)
-    changed = {name: (old[name].version, new[name].version) for name in old if old[name] != new[name]}
+    changed = {
+        name: (old[name].version, new[name].version) for name in old if old[name] != new[name]
+    }
     assert changed == moves
 
 

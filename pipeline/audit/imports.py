@@ -8,7 +8,7 @@ file of the image provides.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from packaging.utils import canonicalize_name
@@ -35,6 +35,7 @@ class Imports:
     reader: ImportReader
     below: ImageView | None
     moved: frozenset[str]
+    _found: dict[str, list[tuple[Claim, str]]] = field(default_factory=dict, compare=False)
 
     def broken(self, inherited: frozenset[tuple[str, str]]) -> tuple[BrokenImport, ...]:
         """Return what cannot be imported, sorted; `inherited` is (dependant, module) of the parent.
@@ -88,15 +89,13 @@ class Imports:
         self, dependant: str, providers: Mapping[str, bool]
     ) -> Iterator[tuple[str, str, int, int, str, str]]:
         """Yield (module, path, line, files, missing part, provider) of broken imports."""
-        tops = {
-            top: name for name in sorted(providers) for top in self._tops.get(name, frozenset())
-        }
-        for top in self._tops.get(dependant, frozenset()):
+        tops = {top: name for name in sorted(providers) for top in self._tops(name)}
+        for top in self._tops(dependant):
             tops.pop(top, None)
         if not tops:
             return
         users: dict[str, list[str]] = {}
-        for path, modules in self.reader.read(self.view, self._sources.get(dependant, ())):
+        for path, modules in self.reader.read(self.view, self._sources(dependant)):
             for module in modules:
                 if module.partition(".")[0] in tops:
                     users.setdefault(module, []).append(path)
@@ -131,46 +130,44 @@ class Imports:
         sites = self.inventory.sites
         return tuple(one for site in sites for one in search_path(self.view, site))
 
-    @cached_property
-    def _tops(self) -> Mapping[str, frozenset[str]]:
-        """Top-level modules of every distribution that holds any code."""
-        found: dict[str, set[str]] = {}
-        coded: set[str] = set()
-        for claim, inner in self._modules_of_claims:
-            name = claim.distribution.name
-            found.setdefault(name, set()).add(inner.partition("/")[0].partition(".")[0])
-            if claim.located and claim.located.entry.size:
-                coded.add(name)
-        return {name: frozenset(tops) for name, tops in found.items() if name in coded}
+    def _tops(self, name: str) -> set[str]:
+        """Return the top-level modules of a distribution; none of one that holds no code."""
+        files = self._files(name)
+        if not any(claim.located and claim.located.entry.size for claim, _ in files):
+            return set()
+        return {inner.partition("/")[0].partition(".")[0] for _, inner in files}
 
-    @cached_property
-    def _sources(self) -> Mapping[str, list[str]]:
-        """Source files of every distribution that stand in packages, each with an `__init__`."""
-        found: dict[str, list[str]] = {}
-        for claim, inner in self._modules_of_claims:
-            if inner.endswith(".py") and self._is_packaged(claim.path, inner):
-                found.setdefault(claim.distribution.name, []).append(claim.path)
-        return found
+    def _sources(self, name: str) -> list[str]:
+        """Return source files of a distribution in packages, each of which has an `__init__`."""
+        return [
+            claim.path
+            for claim, inner in self._files(name)
+            if inner.endswith(".py") and self._is_packaged(claim.path, inner)
+        ]
 
     def _is_packaged(self, path: str, inner: str) -> bool:
-        depth = inner.count("/")
-        for _ in range(depth):
+        for _ in range(inner.count("/")):
             path = path.rpartition("/")[0]
             if f"{path}/__init__.py" not in self.view.tree.nodes:
                 return False
         return True
 
-    @cached_property
-    def _modules_of_claims(self) -> list[tuple[Claim, str]]:
-        """Claims on files that modules are made of, with their paths in the search path."""
-        # The longest directory first: one can lie inside another.
-        prefixes = [f"{one}/" for one in sorted(self._directories, key=len, reverse=True)]
-        found = []
-        for claim in self.ownership.claims:
+    def _files(self, name: str) -> list[tuple[Claim, str]]:
+        """Return the files that modules are made of, with their paths in the search path."""
+        if name not in self._found:
+            self._found[name] = list(self._modules_of(name))
+        return self._found[name]
+
+    def _modules_of(self, name: str) -> Iterator[tuple[Claim, str]]:
+        for claim in self.ownership.by_distribution.get(name, ()):
             if claim.located is None or not claim.path.endswith((".py", ".so")):
                 continue
-            for prefix in prefixes:
+            for prefix in self._prefixes:
                 if claim.path.startswith(prefix):
-                    found.append((claim, claim.path[len(prefix) :]))
+                    yield claim, claim.path[len(prefix) :]
                     break
-        return found
+
+    @cached_property
+    def _prefixes(self) -> list[str]:
+        # The longest directory first: one can lie inside another.
+        return [f"{one}/" for one in sorted(self._directories, key=len, reverse=True)]

@@ -42,7 +42,7 @@ def bytecode(context: Context) -> Iterator[Finding]:
         yield context.finding(
             "stale-bytecode",
             subject,
-            f"{len(paths)} compiled file{'s' if len(paths) > 1 else ''} are of other sources; "
+            f"{len(paths)} compiled {'files are' if len(paths) > 1 else 'file is'} of other sources; "
             "Python sees that, and compiles at every start where it cannot write",
             path=min(paths),
             severity=NOTE,

@@ -1,8 +1,8 @@
 """Sessions: each verb is a thin door to `python -m pipeline VERB`; the rest is for developers.
 
-    nox -s build                      the chain, from the lock to dist/
-    nox -s build -- --to v3           what follows -- goes to the verb
-    nox -s tests                      the test suite
+nox -s build                      the chain, from the lock to dist/
+nox -s build -- --to v3           what follows -- goes to the verb
+nox -s tests                      the test suite
 """
 
 import hashlib
@@ -108,7 +108,8 @@ def requirements(session: nox.Session) -> None:
     session.install("uv")
     for name, groups in (("run", ()), ("test", ("test",)), ("lint", ("lint",)), ("nox", ("nox",))):
         extra = [f"--group={group}" for group in groups]
-        source = [] if groups else ["pyproject.toml"]
+        # The groups are installed beside `run`, so they may not want other versions.
+        source = ["--constraint=requirements/run.txt"] if groups else ["pyproject.toml"]
         session.run(
             "uv",
             "pip",

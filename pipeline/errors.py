@@ -56,7 +56,7 @@ class FaultyFile(UsageError):
         count = len(self.faults)
         super().__init__(
             f"{file}: {count} fault{'s' if count != 1 else ''}",
-            hint=hint,
+            hint=hint or "mend these places; all faults are listed",
             details=[str(fault) for fault in self.faults],
         )
 

@@ -12,7 +12,9 @@ import tempfile
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import uv
@@ -29,6 +31,7 @@ _NO_SOLUTION = 1
 # Of what else can go wrong, these are not the index's doing.
 _USAGE = re.compile(r"^error: (invalid value|unexpected argument|the argument)", re.MULTILINE)
 _YANKED = re.compile(r"^warning: `(?P<name>[^`=]+)==[^`]+` is yanked(?: \((?P<reason>.*)\))?", re.M)
+_FINDING = Lock()
 
 
 def find_uv() -> str:
@@ -38,7 +41,9 @@ def find_uv() -> str:
         OutsideTrouble: it is not installed.
     """
     try:
-        return uv.find_uv_bin()
+        # it reads sysconfig, whose first use is not safe in several threads (CPython 3.11)
+        with _FINDING:
+            return uv.find_uv_bin()
     except FileNotFoundError:
         hint = "install it: python -m pip install --force-reinstall uv"
         raise OutsideTrouble("uv has no program, and it resolves the lock", hint=hint) from None
@@ -75,15 +80,19 @@ def compile_pins(
         asked.write_text("".join(f"{r}\n" for r in requirements), encoding="utf-8", newline="\n")
         replaced.write_text("".join(f"{r}\n" for r in overrides), encoding="utf-8", newline="\n")
         command = [
-            *(find_uv(), "pip", "compile", str(asked), "--override", str(replaced)),
+            *(find_uv(), "pip", "compile", str(asked)),
+            *(("--override", str(replaced)) if overrides else ()),
             *("--python-version", target.python, "--python-platform", uv_platform(target)),
-            *("--only-binary", ":all:", *options),
+            # otherwise uv downloads an interpreter of the target's version, to build what it never
+            # builds here
+            *("--only-binary", ":all:", "--no-python-downloads", *options),
             *("--no-header", "--format", "pylock.toml", "--output-file", str(answer)),
         ]
         done = subprocess.run(
             command, capture_output=True, text=True, encoding="utf-8", check=False, cwd=place
         )
-        lines = [line.rstrip() for line in done.stderr.splitlines() if line.strip()]
+        said = [line.rstrip() for line in done.stderr.splitlines() if line.strip()]
+        lines = list(dropwhile(lambda line: not line.startswith("error:"), said)) or said
         if done.returncode == _NO_SOLUTION:
             hint = "change the requirements or the overrides of the lock"
             raise Refusal(f"uv finds no solution for {subject}", hint=hint, details=lines)

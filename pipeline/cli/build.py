@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
         assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
         built = build(plan, lock, engine, house.path, assembly)
+    engine.prune()
     images = sum(1 for item in built.values() if item.image)
     print(
         f"{images} images in {args.out}, {readable(_size(args.out))},"

@@ -75,8 +75,7 @@ def _check(project: Project, args: argparse.Namespace) -> int:
     lock, paths = project.lock, _paths(project)
     for line in summary(lock, paths):
         print(line)
-    today = datetime.now(tz=UTC).date()
-    findings = check(lock, paths, Metadata(Wheelhouse(default_cache())), today)
+    findings = check(lock, paths, Metadata(Wheelhouse(default_cache())), _now().date())
     troubles: list[OutsideTrouble] = []
     if args.remote:
         more, troubles = ask(lock, mirror=args.debian_mirror, say=_say(args))
@@ -116,7 +115,7 @@ def _update(project: Project, args: argparse.Namespace) -> int:
         path,
         paths.values(),
         upgrade=args.upgrade,
-        moment=datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        moment=_now().strftime("%Y-%m-%dT%H:%M:%SZ"),
         mirror=args.debian_mirror,
         say=_say(args),
     )
@@ -127,6 +126,11 @@ def _update(project: Project, args: argparse.Namespace) -> int:
     for line in summary(project.lock, paths):
         print(line)
     return 0
+
+
+def _now() -> datetime:
+    """The one use of the clock: reviews that are due, and the moment that an upgrade is from."""
+    return datetime.now(tz=UTC)
 
 
 def _say(args: argparse.Namespace) -> Callable[[str], None]:

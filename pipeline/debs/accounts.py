@@ -48,7 +48,7 @@ def shells(files: Mapping[str, bytes]) -> Iterator[Node]:
     known: list[str] = []
     for path in [SHELLS, *snippets]:
         for line in _lines(files, path):
-            shell = line.partition("#")[0]
+            shell = line.partition("#")[0].strip()
             if shell:
                 known += dict.fromkeys([shell, "/" + merged(shell.lstrip("/"))])
     yield _text("etc/shells", [*head, *(shell for shell in known if shell not in head)])

@@ -24,6 +24,7 @@ _AR_MAGIC = b"!<arch>\n"
 _AR_HEADER = 60
 _CHUNK = 64 * 1024
 _MAX_CONTROL = 16 * 1024 * 1024
+# ValueError is what tarfile lets through for numbers of a header that are none.
 _DAMAGE = (tarfile.TarError, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, ValueError)
 
 Visitor = Callable[[tarfile.TarInfo, BinaryIO | None], None]

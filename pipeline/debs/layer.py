@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from pipeline.debs.accounts import accounts, shells
 from pipeline.debs.alternatives import alternatives
@@ -21,23 +20,11 @@ from pipeline.debs.unpack import Unpacker, merged
 from pipeline.errors import Refusal
 from pipeline.oci.index import LayerIndex
 from pipeline.oci.layer import LayerWriter
-
-
-class Pinned(Protocol):
-    """What is asked of a lock entry: the package's name, version, size in bytes and hex sha256."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def sha256(self) -> str: ...
+from pipeline.pins import LockedDeb
 
 
 def write_debian_layer(
-    debs: Sequence[tuple[Path, Pinned]],
+    debs: Sequence[tuple[Path, LockedDeb]],
     out: Path,
     *,
     epoch: int,
@@ -68,7 +55,7 @@ def write_debian_layer(
         return writer.close()
 
 
-def _check_locked(path: Path, locked: Pinned) -> None:
+def _check_locked(path: Path, locked: LockedDeb) -> None:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != locked.sha256:
@@ -80,7 +67,7 @@ def _check_locked(path: Path, locked: Pinned) -> None:
 
 def _install(
     deb: Deb,
-    locked: Pinned,
+    locked: LockedDeb,
     unpacker: Unpacker,
     wanted: set[str],
     kept: dict[str, bytes],

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pipeline.graph import Step
 from pipeline.oci.image import canonical
-from pipeline.steps.program import StepOutput
+from pipeline.steps.program import PROGRAMS, StepOutput
 
-# What steps are made of: a change in any of these may change an output. Engines, verbs and reports
-# cannot, so they are not here.
-_PACKAGES = ("audit", "base", "debs", "inventory", "oci", "patching", "steps", "wheels")
+# What the steps' own code calls on; another version may write other bytes.
 _LIBRARIES = (
     "installer",
     "packaging",
     "pyelftools",
-    "python-debian",
     "ruff",
     "tree-sitter",
     "tree-sitter-cpp",
@@ -27,28 +25,58 @@ _LIBRARIES = (
     "tree-sitter-python",
     "zstandard",
 )
+_PACKAGE = Path(__file__).parents[1]
+_IMPORT = re.compile(
+    r"^\s*(?:from|import) (pipeline[\w.]*)(?: import (\([^)]*\)|[^\n]*))?", re.MULTILINE
+)
 
 
 @cache
-def toolchain() -> str:
-    """Return the digest of this program's steps and the libraries that they use.
+def _libraries() -> list[tuple[str, str]]:
+    found = []
+    for library in _LIBRARIES:
+        try:
+            found.append((library, version(library)))
+        except PackageNotFoundError:
+            found.append((library, ""))
+    return found
+
+
+@cache
+def _imports(module: str) -> tuple[bytes, tuple[str, ...]]:
+    """Return a module's source and the modules of this program that it names in imports."""
+    path = _PACKAGE.joinpath(*module.split(".")[1:])
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    source = file.read_bytes()
+    return source, tuple(_named(source.decode("utf-8")))
+
+
+def _named(source: str) -> Iterator[str]:
+    for module, names in _IMPORT.findall(source):
+        yield module
+        # `from package import module`: the names may be modules.
+        for name in re.findall(r"\w+", names):
+            path = _PACKAGE.joinpath(*module.split(".")[1:], name)
+            if path.with_suffix(".py").exists() or path.is_dir():
+                yield f"{module}.{name}"
+
+
+@cache
+def toolchain(program: str) -> str:
+    """Return the digest of a step's program: every module that it imports, directly or not.
 
     It keeps a cache from answering for another version of the program. It is in keys only, never
     in an output: the bytes of an image do not say which version made them.
     """
-    digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
-    for package in _PACKAGES:
-        for file in sorted((root / package).rglob("*.py")):
-            digest.update(canonical(file.relative_to(root).as_posix()))
-            digest.update(hashlib.sha256(file.read_bytes()).digest())
-    for library in _LIBRARIES:
-        try:
-            found = version(library)
-        except PackageNotFoundError:
-            found = ""
-        digest.update(canonical([library, found]))
-    return digest.hexdigest()
+    pending = ["pipeline.steps.program", f"pipeline.steps.{PROGRAMS[program]}"]
+    sources: dict[str, str] = {}
+    while pending:
+        module = pending.pop()
+        if module not in sources:
+            source, imports = _imports(module)
+            sources[module] = hashlib.sha256(source).hexdigest()
+            pending += imports
+    return hashlib.sha256(canonical([sources, _libraries()])).hexdigest()
 
 
 def step_key(step: Step, inputs: Sequence[StepOutput]) -> str:
@@ -58,7 +86,7 @@ def step_key(step: Step, inputs: Sequence[StepOutput]) -> str:
     gave the same, the key is the same, and the chain behind it is not made again.
     """
     document = {
-        "toolchain": toolchain(),
+        "toolchain": toolchain(step.program),
         "program": step.program,
         "params": step.params,
         "files": [file.sha256 for file in step.files],

@@ -5,12 +5,14 @@ Outputs are directories below `<cache>/steps/<key>`. One appears by a rename, wh
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -26,6 +28,9 @@ from pipeline.graph import Plan, Step
 from pipeline.space import check_space
 from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
 from pipeline.trust import Trust
+
+# Each version of the program, and each edit of a patch, leaves outputs behind.
+_UNUSED_SECONDS = 14 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -169,6 +174,14 @@ class LocalEngine:
             worker.join()
         _sweep(self._temporary, {os.getpid()})
 
+    def prune(self) -> None:
+        """Remove outputs that no run has used for a while; a run that wants one makes it again."""
+        limit = time.time() - _UNUSED_SECONDS
+        for place in self._steps.iterdir() if self._steps.is_dir() else ():
+            with contextlib.suppress(OSError):  # another run may be at it, or the cache read-only
+                if (place / RESULT).stat().st_mtime < limit:
+                    _remove(place)
+
     def _job(
         self,
         step: Step,
@@ -200,6 +213,8 @@ class LocalEngine:
         if not good:
             _remove(place)
             return None
+        with contextlib.suppress(OSError):  # a read-only cache is not pruned either
+            os.utime(place / RESULT)
         return output
 
     def _trust_files(self, output: StepOutput) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.errors import OutsideTrouble
 from pipeline.lock.compose import Entry
 from pipeline.lock.entries import WHEELHOUSE
 from pipeline.lock.model import Lock, LockedWheel
@@ -35,24 +34,13 @@ def export(lock: Lock, base: str, groups: Sequence[str], stage: str) -> str:
 
 
 def link_wheels(wheels: Sequence[LockedWheel], house: Wheelhouse, directory: Path) -> int:
-    """Put links named as the lock names them into `directory`; return how many are not here.
+    """Put the wheels of an index below `directory` where their paths lead; return how many lack.
 
     Raises:
         OutsideTrouble: the directory cannot be written.
     """
-    missing = 0
-    try:
-        place = directory / WHEELHOUSE
-        place.mkdir(exist_ok=True)
-        for wheel in wheels:
-            if wheel.url:
-                continue
-            link = place / wheel.filename
-            if not house.has(wheel.sha256, wheel.size):
-                missing += not link.exists()
-            elif not link.exists():
-                link.unlink(missing_ok=True)
-                link.symlink_to(house.path(wheel.sha256).resolve())
-    except OSError as error:
-        raise OutsideTrouble(f"{error.filename}: {error.strerror}") from None
-    return missing
+    indexed = [wheel for wheel in wheels if wheel.url is None]
+    here = [wheel for wheel in indexed if house.has(wheel.sha256, wheel.size)]
+    if here:
+        house.link_named(directory / WHEELHOUSE, here)
+    return len(indexed) - len(here)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import tomlkit
@@ -26,14 +27,16 @@ def render(
     packages that may be newer than the rest. Comments, order and
     spacing of everything but the entries and those lists stay.
     """
+    if newer and not re.search(r"^newer\s*=", text, re.MULTILINE):
+        # tomlkit can only append, which takes the comments of the table that follows
+        text = re.sub(r"^(exclude-newer\s*=.*)$", r"\1\nnewer = {}", text, count=1, flags=re.M)
     document = tomlkit.parse(text)
     document.pop("packages", None)
     for base, listed in debs.items():
         table = _at(document, "tool", "sm121-chain", "bases", base)
         table["debs"] = _array(_deb(deb) for deb in listed)
-    table = _at(document, "tool", "sm121-chain", "newer")
     for name, moment in newer.items():
-        table[name] = moment
+        _at(document, "tool", "sm121-chain", "newer")[name] = moment
     head = tomlkit.dumps(document).rstrip("\n")
     return "\n\n".join([head, *render_entries(entries, overrides)]) + "\n"
 

@@ -47,7 +47,7 @@ def read_tool(table: Table, groups: Collection[str], *, resolved: bool = True) -
     moment = table.text(
         "exclude-newer", pattern=_MOMENT, like="a moment such as 2026-11-20T00:00:00Z"
     )
-    later = table.table("newer")
+    later = table.table("newer", required=False)
     newer = {n: later.text(n, pattern=_MOMENT, like="a moment") for n in sorted(later.values)}
     requirements = table.texts("requirements")
     for position, requirement in enumerate(requirements):

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from pipeline.errors import Fault, FaultyFile, Refusal, UsageError
@@ -231,7 +232,7 @@ def refuse_held(tool: Tool, names: Sequence[str]) -> None:
         details += [
             f"{r} is a requirement of the lock"
             for r in tool.requirements
-            if canonicalize_name(r.partition("==")[0]) == name and "==" in r
+            if canonicalize_name(Requirement(r).name) == name and "==" in r
         ]
     if details:
         message = f"held by the lock's own inputs: {', '.join(names)}"

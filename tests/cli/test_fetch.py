@@ -32,6 +32,7 @@ default-groups = []
 [tool.sm121-chain]
 epoch = 1767225600
 exclude-newer = "2026-11-28T00:00:00Z"
+newer = {{}}
 requirements = ["one"]
 [tool.sm121-chain.zstd]
 level = 3

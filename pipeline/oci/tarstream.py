@@ -9,6 +9,7 @@ of any declared size into memory.
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple, cast
 
@@ -76,7 +77,12 @@ class _Source:
 
     def __init__(self, file: BinaryIO):
         self._file = file
+        self._end = 0
         self.position = 0
+        if file.seekable():  # a file: what nobody reads is jumped over
+            here = file.tell()
+            self._end = file.seek(0, os.SEEK_END)
+            file.seek(here)
 
     def upto(self, size: int) -> bytes:
         data = self._file.read(size)
@@ -97,6 +103,12 @@ class _Source:
         return data
 
     def skip(self, size: int) -> None:
+        if self._end and size > BLOCK:
+            if self._file.tell() + size > self._end:
+                raise TarFault("it ends inside an entry")
+            self._file.seek(size, os.SEEK_CUR)
+            self.position += size
+            return
         while size:
             size -= len(self.exactly(min(size, _COPY)))
 

@@ -47,7 +47,8 @@ class ImageView(Protocol):
 class LayersView:
     """An image given by the blobs and indexes of its layers, lowest first.
 
-    `merged` is their merged tree, where the caller has it already.
+    `merged` is their merged tree, where the caller has it already. `config_digest` and
+    `manifest_digest` are "sha256:<hex>", "" where they are not known.
     """
 
     name: str
@@ -55,6 +56,8 @@ class LayersView:
     layers: Sequence[LayerInfo]
     config: Mapping[str, Any]
     merged: Tree | None = None
+    config_digest: str = ""
+    manifest_digest: str = ""
 
     @cached_property
     def tree(self) -> Tree:

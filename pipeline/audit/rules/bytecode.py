@@ -42,8 +42,8 @@ def bytecode(context: Context) -> Iterator[Finding]:
         yield context.finding(
             "stale-bytecode",
             subject,
-            f"{len(paths)} compiled {'files are' if len(paths) > 1 else 'file is'} of other sources; "
-            "Python sees that, and compiles at every start where it cannot write",
+            f"{len(paths)} compiled {'files are' if len(paths) > 1 else 'file is'} of other "
+            "sources; Python sees that, and compiles at every start where it cannot write",
             path=min(paths),
             severity=NOTE,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -84,7 +83,6 @@ def test_v5_that_forgets_quack_is_caught_by_the_import_that_breaks(tmp_path: Pat
     assert audit(image(tmp_path, base, right), expect()).broken_imports == ()
 
 
-@pytest.mark.skipif(not shutil.which("uv"), reason="uv is not installed")
 def test_the_real_requirements_walked_take_nccl_down(tmp_path: Path) -> None:
     """All distributions of v5 by their real metadata, and FlashInfer installed once more with its
     requirements: torch's own pin moves NCCL, and 0.6.18.post1 leaves cutlass-dsl alone."""
@@ -99,7 +97,17 @@ def test_the_real_requirements_walked_take_nccl_down(tmp_path: Path) -> None:
     python = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", python], check=True)
     (site,) = python.glob("lib/python3*/site-packages")
-    command = ["uv", "pip", "install", "--quiet", "--offline", "--no-index", "--no-config"]
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "install",
+        "--quiet",
+        "--offline",
+        "--no-index",
+        "--no-config",
+    ]
     command += ["--python", str(python), "--find-links", str(tmp_path / "wheels")]
     command += ["--cache-dir", str(tmp_path / "cache")]
     spelled = [f"{wheel.name}=={wheel.version}" for wheel in chosen.values()]

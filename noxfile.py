@@ -103,6 +103,20 @@ def typecheck(session: nox.Session) -> None:
 
 
 @nox.session
+def bench(session: nox.Session) -> None:
+    """Measure the chain beside a bare loop over the same bytes: a table, and JSON on stdout."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.chain", *session.posargs)
+
+
+@nox.session
+def reproduce(session: nox.Session) -> None:
+    """Build in unlike environments and compare; names every byte that differs."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.reproduce", *session.posargs)
+
+
+@nox.session
 def requirements(session: nox.Session) -> None:
     """Pin this project's own dependencies anew: requirements/*.txt, with hashes, naming no host."""
     session.install("uv")

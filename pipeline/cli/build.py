@@ -20,6 +20,7 @@ from pipeline.progress import progress_on, readable
 from pipeline.progress_steps import steps_on
 from pipeline.project import Project
 from pipeline.transfer.fetch import fetch_all
+from pipeline.trust import Trust
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     began = time.monotonic()
     _fetch(plan, project, house, args)
     engine = LocalEngine(house.cache, args.jobs)
-    layout = LayoutWriter(args.out)
+    layout = LayoutWriter(args.out, Trust(house.cache))
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
         assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
         built = build(plan, lock, engine, house.path, assembly)

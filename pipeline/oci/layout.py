@@ -23,6 +23,7 @@ from pipeline.oci.image import (
     canonical,
     sha256,
 )
+from pipeline.trust import Trust
 
 REF_NAME = "org.opencontainers.image.ref.name"
 _LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'
@@ -35,8 +36,10 @@ class LayoutWriter:
     Raises UsageError when `root` holds something that is no OCI layout: it is left alone.
     """
 
-    def __init__(self, root: Path):
+    def __init__(self, root: Path, trust: Trust | None = None):
+        """`trust` knows the blobs that will be linked from; a link would make it doubt them."""
         self._root = root
+        self._trust = trust
         self._blobs = root / "blobs" / "sha256"
         marker = root / "oci-layout"
         if root.exists() and not marker.exists() and (not root.is_dir() or any(root.iterdir())):
@@ -129,6 +132,8 @@ class LayoutWriter:
             except OSError:
                 shutil.copyfile(blob, temporary)
             temporary.replace(path)
+            if self._trust is not None:
+                self._trust.linked(blob, digest.removeprefix("sha256:"))
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import binascii
 import csv
 import io
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
+
+from pipeline.documents import parse_json
 
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?", re.IGNORECASE)  # PEP 508 "Names"
 
@@ -136,7 +137,7 @@ def _hex(encoded: str) -> str:
 def parse_direct_url(data: bytes) -> Origin:
     """Read a direct_url.json. Raises Unreadable when it is none."""
     try:
-        document: dict[str, Any] = json.loads(data)
+        document: dict[str, Any] = parse_json(data)
         url = _without_credentials(document["url"])
         if "vcs_info" in document:
             vcs = document["vcs_info"]

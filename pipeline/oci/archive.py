@@ -8,7 +8,6 @@ layer is read where it lies. Layers may be compressed, and may be links to anoth
 from __future__ import annotations
 
 import hashlib
-import json
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.documents import Malformed, parse_json
 from pipeline.errors import Refusal, UsageError
 from pipeline.oci.blob import Blob, Part
 from pipeline.oci.content import index_blob, media_type_of
@@ -136,9 +136,9 @@ class _Archive:
         if _HEX.fullmatch(stem) and stem != found:
             raise self.refusal(f"{part.name} holds sha256:{found}, not what its name says")
         try:
-            return json.loads(data), f"sha256:{found}"
-        except (ValueError, RecursionError) as error:
-            raise self.refusal(f"{part.name}: no JSON: {error}") from error
+            return parse_json(data), f"sha256:{found}"
+        except Malformed as error:
+            raise self.refusal(f"{part.name}: {error}") from error
 
     def images(self) -> list[_Image]:
         """Return every image that manifest.json lists."""

@@ -7,7 +7,6 @@ the wanted platform; attestations are no images.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import tempfile
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.documents import Malformed, parse_json
 from pipeline.errors import Refusal, UsageError
 from pipeline.oci.blob import Blob
 from pipeline.oci.content import index_blob
@@ -237,9 +237,9 @@ def _keep(path: Path, data: bytes) -> None:
 
 def _parse(path: Path, data: bytes) -> Mapping[str, Any]:
     try:
-        document = json.loads(data)
-    except ValueError as error:
-        raise Refusal(f"{path}: no JSON: {error}", hint=_AGAIN) from error
+        document = parse_json(data)
+    except Malformed as error:
+        raise Refusal(f"{path}: {error}", hint=_AGAIN) from error
     if not isinstance(document, dict):
         raise Refusal(f"{path}: no JSON object", hint=_AGAIN)
     return document

@@ -91,16 +91,22 @@ def _with(items: list[Item], name: str, data: bytes | str) -> list[Item]:
 
 
 FAULTY: dict[str, tuple[list[Item], str]] = {
-    "another layer": (_with(docker_legacy(CONFIG, LAYERS), "0/layer.tar", LAYERS[1]), "not what its name"),
+    "another layer": (
+        _with(docker_legacy(CONFIG, LAYERS), "0/layer.tar", LAYERS[1]),
+        "not what its name",
+    ),
     "another config": (
         _with(podman(CONFIG, LAYERS), hashlib.sha256(CONFIG).hexdigest() + ".json", b"{}"),
         "not what its name says",
     ),
     "no layer": ([one for one in podman(CONFIG, LAYERS) if ".tar" not in one.name], "is not in it"),
-    "broken layer": (_with(docker_legacy(CONFIG, LAYERS), "0/layer.tar", b"x" * 600), "not a readable layer"),
+    "broken layer": (
+        _with(docker_legacy(CONFIG, LAYERS), "0/layer.tar", b"x" * 600),
+        "not a readable layer",
+    ),
     "manifest is no list": (_with(docker_25(CONFIG, LAYERS), "manifest.json", "{}"), "no list"),
-    "manifest is no JSON": (_with(docker_25(CONFIG, LAYERS), "manifest.json", "{"), "no JSON"),
-    "deep JSON": (_with(docker_25(CONFIG, LAYERS), "manifest.json", "[" * 100_000), "no JSON"),
+    "manifest is no JSON": (_with(docker_25(CONFIG, LAYERS), "manifest.json", "{"), "not JSON"),
+    "deep JSON": (_with(docker_25(CONFIG, LAYERS), "manifest.json", "[" * 100_000), "not JSON"),
     "odd entries": (_with(docker_25(CONFIG, LAYERS), "manifest.json", "[{}]"), "which is no file"),
     "no root file system": (
         [

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.documents import Malformed, parse_toml
 from pipeline.errors import Fault, FaultyFile, UsageError
 
 ROOT = "base"
@@ -148,9 +148,12 @@ def load_chain(directory: Path) -> Chain:
 
 def _read_stage(file: Path, faults: list[Fault]) -> Stage | None:
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        faults.append(Fault(file.name, f"no valid TOML: {error}"))
+        data = parse_toml(file.read_bytes())
+    except Malformed as error:
+        faults.append(Fault(file.name, str(error)))
+        return None
+    except OSError as error:
+        faults.append(Fault(file.name, error.strerror or "cannot be read"))
         return None
     found = [Fault(f"{file.name}: {where}", problem) for where, problem in _shape_faults(data)]
     if found:
@@ -239,13 +242,20 @@ def _file_faults(value: Any) -> Iterator[tuple[str, str]]:
         for key in ("source", "destination"):
             if not isinstance(item.get(key), str):
                 yield f"{where}.{key}", "must be a string"
-        destination = item.get("destination")
+        source, destination = item.get("source"), item.get("destination")
+        if isinstance(source, str) and not _is_inside(source):
+            yield f"{where}.source", "must be a relative path below the stage file, without '..'"
         if isinstance(destination, str) and (
             not destination.startswith("/") or ".." in destination.split("/")
         ):
             yield f"{where}.destination", "must be an absolute path in the image without '..'"
         if not _MODE.fullmatch(str(item.get("mode", "0644"))):
             yield f"{where}.mode", 'must be four octal digits, as "0644"'
+
+
+def _is_inside(path: str) -> bool:
+    parts = path.split("/")
+    return bool(path) and not path.startswith("/") and ".." not in parts and "\0" not in path
 
 
 def _check_faults(value: Any) -> Iterator[tuple[str, str]]:

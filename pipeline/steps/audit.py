@@ -8,6 +8,7 @@ the parent's audit. Facts: findings, and how many distributions there are.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.audit.report import Baseline
@@ -30,7 +31,7 @@ def run(inputs: Inputs, out: Path) -> Result:
     layers = inputs.steps[: params["layers"]]
     stages = inputs.steps[params["layers"] : params["layers"] + params["stages"]]
     parents = inputs.steps[params["layers"] + params["stages"] :]
-    after = {file["path"]: file["after"] for step in stages for file in step.facts["files"]}
+    after = _written(stages, params["expectation"]["sites"][0])
     report = audit(
         view_of(params["image"], layers),
         expectation_from(params["expectation"], after),
@@ -45,6 +46,26 @@ def run(inputs: Inputs, out: Path) -> Result:
             "distributions": len(report.distributions),
         }
     )
+
+
+def _written(stages: Sequence[StepOutput], site: str) -> dict[tuple[str, str], str]:
+    """Return (patch, image path) -> hex sha256 that the patch left, where no later stage wrote.
+
+    A file that a later stage edits proves nothing about earlier patches by its hash: of those the
+    texts are looked for.
+    """
+    after: dict[str, str] = {}
+    writers: dict[str, set[str]] = {}
+    for step in stages:
+        patches = step.facts["patches"]
+        for file in step.facts["files"]:
+            after[file["path"]] = file["after"]
+            writers[file["path"]] = {
+                patch["name"]
+                for patch in patches
+                if any(f"{site}/{edit['file']}" == file["path"] for edit in patch["edits"])
+            }
+    return {(name, path): after[path] for path, names in writers.items() for name in names}
 
 
 def _parent(step: StepOutput) -> Baseline:

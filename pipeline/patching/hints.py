@@ -33,7 +33,7 @@ def near_misses(path: str, data: bytes, scope: Span, find: bytes) -> tuple[str, 
             return f"it starts at line {lines[0]} and runs past the end of the scope", lines
         around = enclosing(path, data, start) or "no scope"
         return f"it stands outside the scope, at {_lines(lines)} ({around})", lines
-    for difference, pattern in _loosened(find):
+    for difference, pattern in loosened(find):
         hit = pattern.search(data, *scope) or pattern.search(data)
         if hit:
             number, found, wanted = _first_difference(hit[0], find)
@@ -64,8 +64,11 @@ def holders(
     return found
 
 
-def _loosened(find: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
-    """The anchor with one thing after another not minded, the smallest first."""
+def loosened(find: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
+    """The anchor with one thing after another not minded, the smallest first.
+
+    Each with what it is called: line ends, trailing whitespace, indentation, white space, case.
+    """
     lines = _END.split(find)
     yield "line ends", re.compile(_ANY_END.join(map(re.escape, lines)))
     stripped = [*(line.rstrip(_BLANKS) for line in lines[:-1]), lines[-1]]

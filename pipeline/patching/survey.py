@@ -171,6 +171,10 @@ def _found(one: _Asked, edit: Edit, result: EditResult, read: Read) -> EditRepor
 
 def _state(one: _Asked, edits: Sequence[EditReport]) -> State:
     verdicts = {edit.verdict for edit in edits}
+    if one.result.outcome in (Outcome.UPSTREAM, Outcome.NOT_NEEDED) and not edits:
+        return State.UPSTREAM
+    if one.result.outcome.is_failure and not edits:
+        return State.DOES_NOT_FIT
     if verdicts == {Verdict.UPSTREAM}:
         return State.UPSTREAM
     if not all(verdict.is_fine for verdict in verdicts):

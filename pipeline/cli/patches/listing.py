@@ -37,16 +37,35 @@ def run(args: argparse.Namespace) -> int:
     rows = table(["patch", "for", "edit", "file", "within"])
     for patch in patches:
         for variant in patch.variants:
+            label = variant.label + (" (unverified)" if variant.unverified else "")
             for edit in variant.edits:
-                row = (patch.name, variant.label, edit.id, edit.file, edit.within or "")
+                row = (patch.name, label, edit.id, edit.file, edit.within or "")
+                rows.add_row(*map(escape, row))
+            if variant.not_needed:
+                rows.add_row(*map(escape, (patch.name, label, "not needed", "", "")))
+            for test in variant.upstream if not variant.edits else ():
+                row = (patch.name, label, "upstream", test.file, test.within or "")
                 rows.add_row(*map(escape, row))
     console().print(rows)
+    for patch in patches:
+        for variant in patch.variants:
+            said = {"unverified": variant.unverified, "not needed": variant.not_needed}
+            for word, why in said.items():
+                if why:
+                    console().print(escape(f"{patch.name} for {variant.label}: {word}: {why}"))
     return 0
 
 
 def _listed(patch: Patch) -> dict[str, Any]:
     variants = [
-        {"for": v.label, "edits": [dataclasses.asdict(e) for e in v.edits]} for v in patch.variants
+        {
+            "for": variant.label,
+            "unverified": variant.unverified,
+            "not_needed": variant.not_needed,
+            "upstream": [dataclasses.asdict(test) for test in variant.upstream],
+            "edits": [dataclasses.asdict(edit) for edit in variant.edits],
+        }
+        for variant in patch.variants
     ]
     head = {"name": patch.name, "title": patch.title, "why": patch.why, "upstream": patch.upstream}
     return head | {"distribution": patch.distribution, "variants": variants}

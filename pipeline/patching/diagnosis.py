@@ -169,8 +169,10 @@ def _moved(subject: Subject, place: Place, places: Sequence[Place], read: Read) 
     also = f" (and in {', '.join(shown)})" if shown else ""
     message += f"{also}, and its anchor is not in it"
     if drift is None:
-        return EditReport(edit, Verdict.MOVED, message, _span_lines(place.file, data, scope)[:1])
+        lines = _span_lines(place.file, data, scope)[:1]
+        return EditReport(edit, Verdict.MOVED, f"{message}; write it by hand", lines)
     found = _reworded(target, data, drift)
+    message += "" if found else "; write it by hand"
     if found:
         found = replace(found, changes=(*changes, *found.changes), read=(*why, *found.read))
     return EditReport(

@@ -24,7 +24,7 @@ VERBS = {
     "lock": "resolve, check, explain or export the lock",
     "fetch": "download every locked file into the cache, verified",
     "audit": "one image against the lock",
-    "patches": "list, check or apply the patches",
+    "patches": "list, check, port, capture or apply the patches",
 }
 INTERRUPTED = 130
 

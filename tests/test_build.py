@@ -173,6 +173,7 @@ def test_to_builds_a_path_only_and_drops_what_is_not_of_it(line: Line) -> None:
     done = build(line, "--to", "v3")
     assert [text.split()[0] for text in done.stdout.splitlines()] == tags(line)
     assert tags(line) == ["sm121-base", "sm121-v1", "sm121-v3"]
+    assert "no longer in dist, not part of this build: sm121-v4" in done.stderr
     blobs = list((line.root / "dist" / "blobs" / "sha256").iterdir())
     image = read_image(line.root / "dist", "sm121-v3")
     assert len(blobs) == len(image.layers) + 2 * 3
@@ -200,7 +201,7 @@ def test_check_that_does_not_hold(line: Line) -> None:
 
 def test_patch_that_two_stages_list(line: Line) -> None:
     line.edit("stages/v04-tile.toml", '["tile"]', '["tile", "scale"]')
-    refused(build(line), 1, "patch scale: already-applied: a stage below lists it too")
+    refused(build(line), 1, "patch scale: already-applied: a stage below has made the same edits")
 
 
 def test_stage_that_changes_nothing(line: Line) -> None:

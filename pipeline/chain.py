@@ -7,12 +7,12 @@ and every fault of every file is reported at once.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipeline.documents import Malformed, parse_toml
 from pipeline.errors import Fault, FaultyFile, UsageError
 from pipeline.payloads import Payload, file_faults, read_payload
 
@@ -149,9 +149,12 @@ def load_chain(directory: Path) -> Chain:
 
 def _read_stage(file: Path, faults: list[Fault]) -> Stage | None:
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        faults.append(Fault(file.name, f"no valid TOML: {error}"))
+        data = parse_toml(file.read_bytes())
+    except Malformed as error:
+        faults.append(Fault(file.name, str(error)))
+        return None
+    except OSError as error:
+        faults.append(Fault(file.name, error.strerror or "cannot be read"))
         return None
     found = [Fault(f"{file.name}: {where}", problem) for where, problem in _shape_faults(data)]
     if found:

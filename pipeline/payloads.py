@@ -64,13 +64,20 @@ def file_faults(item: Any, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield ".sha256", "must be 64 lower-case hex digits"
     if item.get("base", bases[0]) not in bases:
         yield ".base", f"must be one of {', '.join(bases)}"
-    destination = item.get("destination")
+    source, destination = item.get("source"), item.get("destination")
+    if isinstance(source, str) and not _is_inside(source):
+        yield ".source", "must be a relative path below the stage file, without '..'"
     if isinstance(destination, str) and (
         not destination.startswith("/") or ".." in destination.split("/")
     ):
         yield ".destination", "must be an absolute path in the image without '..'"
     if not _MODE.fullmatch(str(item.get("mode", "0644"))):
         yield ".mode", 'must be four octal digits, as "0644"'
+
+
+def _is_inside(path: str) -> bool:
+    parts = path.split("/")
+    return bool(path) and not path.startswith("/") and ".." not in parts and "\0" not in path
 
 
 def artifacts_of(payloads: Sequence[Payload], lock: Lock) -> list[LockedWheel]:

@@ -6,6 +6,8 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.subjects import Subject, open_subject, parse_subject
+from tests.oci.archives import config_of, docker_legacy, write
+from tests.oci.makelayer import file, tar
 
 
 def test_subjects(tmp_path: Path) -> None:
@@ -13,13 +15,23 @@ def test_subjects(tmp_path: Path) -> None:
     assert parse_subject("oci:dist") == Subject("oci", Path("dist"))
     assert parse_subject("oci:dist:sm121-v8") == Subject("oci", Path("dist"), "sm121-v8")
     assert parse_subject("rootfs:/mnt/a:b") == Subject("rootfs", Path("/mnt/a:b"))
+    assert parse_subject("docker-archive:a.tar") == Subject("docker-archive", Path("a.tar"))
+    named = Subject("docker-archive", Path("a.tar"), "repo:v8")
+    assert parse_subject("docker-archive:a.tar:repo:v8") == named
+    archive = tmp_path / "b:c.tar"
+    archive.write_bytes(b"")
+    assert parse_subject(f"docker-archive:{archive}") == Subject("docker-archive", archive)
+    here = Subject("docker-archive", archive, "@0")
+    assert parse_subject(f"docker-archive:{archive}:@0") == here
     with_colon = tmp_path / "a:b"
     with_colon.mkdir()
     assert parse_subject(f"oci:{with_colon}") == Subject("oci", with_colon)
     assert parse_subject(f"oci:{with_colon}:v1") == Subject("oci", with_colon, "v1")
 
 
-@pytest.mark.parametrize("text", ["", "oci:", "rootfs:", "docker://x/y", "a/b", "ftp:x", "-v"])
+@pytest.mark.parametrize(
+    "text", ["", "oci:", "rootfs:", "docker-archive:", "docker://x/y", "a/b", "ftp:x", "-v"]
+)
 def test_what_is_no_subject_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_subject(text)
@@ -32,3 +44,9 @@ def test_a_directory_is_opened_as_it_stands(tmp_path: Path) -> None:
     assert view.read_many(["a"]) == {"a": b"x"}
     with pytest.raises(UsageError):
         open_subject(Subject("rootfs", tmp_path / "none"))
+
+
+def test_an_archive_is_opened_by_its_tag(tmp_path: Path) -> None:
+    layers = [tar([file("a", "x")])]
+    path = write(tmp_path / "a.tar", docker_legacy(config_of(layers), layers))
+    assert open_subject(parse_subject(f"docker-archive:{path}:case:1")).read_many(["a"])

@@ -17,6 +17,8 @@ SEVERITIES: Mapping[str, str] = {
     # requirements: a warning when inherited, a note when the ledger intends it
     "requirement-unsatisfied": ERROR,
     "requirement-unreadable": WARNING,
+    # imports: a warning when inherited
+    "import-broken": ERROR,
     # metadata
     "duplicate-dist": ERROR,
     "shadowed-dist": WARNING,
@@ -33,6 +35,12 @@ SEVERITIES: Mapping[str, str] = {
     "unowned-file": NOTE,
     # patches
     "patch-lost": ERROR,
+    # what was compiled: a note where Python sees it, a warning without a source
+    "stale-bytecode": ERROR,
+    "stale-jit": ERROR,
+    # families and machines
+    "family-mixed": ERROR,
+    "wrong-arch": ERROR,
     # origins
     "origin-editable": WARNING,
     "origin-direct-url": WARNING,

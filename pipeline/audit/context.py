@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pipeline.audit.catalogue import SEVERITIES
 from pipeline.audit.expectation import Expectation
 from pipeline.audit.findings import Finding
+from pipeline.audit.imports import Imports
 from pipeline.audit.patched import PatchState, ScopeReader, judge_patches
-from pipeline.audit.report import Baseline, Unsatisfied
+from pipeline.audit.report import Baseline, BrokenImport, Unsatisfied
 from pipeline.audit.requirements import Requirements
 from pipeline.inventory.distributions import Inventory
+from pipeline.inventory.imports import ImportReader
 from pipeline.inventory.ownership import Ownership
 from pipeline.oci.view import ImageView
 
@@ -26,6 +28,8 @@ class Context:
     expectation: Expectation
     parent: Baseline | None
     read_scope: ScopeReader
+    below: ImageView | None = None
+    import_reader: ImportReader = field(default_factory=ImportReader)
 
     @cached_property
     def ownership(self) -> Ownership:
@@ -47,6 +51,31 @@ class Context:
         """Requirements that are not met."""
         inherited = self.parent.unsatisfied if self.parent else frozenset()
         return self.requirements.unsatisfied(inherited)
+
+    @cached_property
+    def moved(self) -> frozenset[str]:
+        """Names of distributions that are not as they are in the parent, or that it has not."""
+        before = self.parent.distributions if self.parent else {}
+        return frozenset(
+            one.name
+            for one in self.inventory.distributions
+            if before.get(one.name, ("", ""))[0] != one.version
+        )
+
+    @cached_property
+    def broken_imports(self) -> tuple[BrokenImport, ...]:
+        """Imports of dependants that what they depend on does not provide."""
+        inherited = self.parent.broken_imports if self.parent else frozenset()
+        return Imports(
+            self.view,
+            self.inventory,
+            self.ownership,
+            self.requirements,
+            self.unsatisfied,
+            self.import_reader,
+            self.below if self.parent else None,
+            self.moved,
+        ).broken(inherited)
 
     def layer(self, number: int) -> str:
         """Return the digest of a layer; "" where there are no layers."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from packaging.pylock import Package, Pylock, PylockUnsupportedVersionError, PylockValidationError
 
 from pipeline.audit.expectation import Expectation, LockedDistribution
+from pipeline.documents import Malformed, parse_toml
 from pipeline.errors import Fault, FaultyFile, UsageError
 
 
@@ -20,12 +20,12 @@ def read_lockfile(path: Path, environment: Mapping[str, str]) -> Expectation:
     FaultyFile when it is no lock file.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = parse_toml(path.read_bytes())
         lock = Pylock.from_dict(document)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--against takes a lock file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FaultyFile(str(path), [Fault("", f"no valid TOML: {error}")]) from error
+    except Malformed as error:
+        raise FaultyFile(str(path), [Fault("", str(error))]) from error
     except (PylockValidationError, PylockUnsupportedVersionError) as error:
         raise FaultyFile(str(path), [Fault("", f"no lock file (PEP 751): {error}")]) from error
     context: dict[str, str | AbstractSet[str]] = {

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
 from pipeline.inventory.distributions import Distribution
 from pipeline.oci.view import LayerInfo
 
-SCHEMA = "sm121-chain/audit/1"
+SCHEMA = "sm121-chain/audit/2"
 INTENDED, INHERITED, NEW = "intended", "inherited", "new"
 
 
@@ -29,15 +29,37 @@ class Unsatisfied:
     kind: str
     layer: int
     why: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True, order=True)
+class BrokenImport:
+    """A module that a dependant imports whenever it is imported, and that is not in the image.
+
+    `path` and `line` are the first place, of `files` in all; line 0 means that the source does not
+    parse here. `missing` is the part of the module's name that no file provides, `provider` the
+    distribution that has the package. `kind` is "inherited" (from the parent) or "new".
+    """
+
+    dependant: str
+    module: str
+    path: str
+    line: int
+    files: int
+    missing: str
+    provider: str
+    kind: str
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What an audit must know of the parent: (version, origin) of its distributions by name, and
-    the (dependant, requirement, found) of the requirements that it does not meet."""
+    """What an audit must know of the parent: (version, origin) of its distributions by name, the
+    (dependant, requirement, found) of the requirements that it does not meet, and the (dependant,
+    module) of its broken imports."""
 
     distributions: Mapping[str, tuple[str, str]]
     unsatisfied: frozenset[tuple[str, str, str]]
+    broken_imports: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def from_json(cls, report: Mapping[str, Any]) -> Baseline:
@@ -52,6 +74,7 @@ class Baseline:
                 for kind in (INTENDED, INHERITED, NEW)
                 for one in report["requirements"][kind]
             ),
+            frozenset((one["dependant"], one["module"]) for one in report["broken_imports"]),
         )
 
 
@@ -65,6 +88,7 @@ class AuditReport:
     distributions: tuple[Distribution, ...]
     unsatisfied: tuple[Unsatisfied, ...]
     findings: tuple[Finding, ...]
+    broken_imports: tuple[BrokenImport, ...] = ()
 
     @property
     def worst(self) -> str | None:
@@ -100,6 +124,7 @@ class AuditReport:
                 kind: [_unsatisfied(one) for one in self.unsatisfied if one.kind == kind]
                 for kind in (INTENDED, INHERITED, NEW)
             },
+            "broken_imports": [asdict(one) for one in self.broken_imports],
             "findings": [finding.to_json() for finding in self.findings],
         }
 

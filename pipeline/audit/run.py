@@ -13,6 +13,7 @@ from pipeline.audit.patched import ScopeReader, no_scopes
 from pipeline.audit.report import AuditReport, Baseline
 from pipeline.audit.rules import RULES
 from pipeline.inventory.distributions import Memo, read_inventory
+from pipeline.inventory.imports import ImportReader
 from pipeline.oci.view import ImageView
 
 
@@ -23,15 +24,20 @@ def audit(
     parent: Baseline | None = None,
     read_scope: ScopeReader = no_scopes,
     memo: Memo | None = None,
+    below: ImageView | None = None,
+    imports: ImportReader | None = None,
 ) -> AuditReport:
     """Return what an image is and every way in which it is not what is expected.
 
     `parent` is the baseline of the image below: what that does not meet either is inherited.
     `read_scope` finds the dotted scope of a patch's text. `memo` spares a chain of audits from
-    parsing the same metadata again.
+    parsing the same metadata again, `imports` from reading the same sources. `below` is the
+    parent's image: with it, an import that a moved distribution breaks is seen.
     """
     inventory = read_inventory(view, expectation.sites, memo=memo)
-    context = Context(view, inventory, expectation, parent, read_scope)
+    context = Context(
+        view, inventory, expectation, parent, read_scope, below, imports or ImportReader()
+    )
     findings = [_tolerated(context, finding) for rule in RULES for finding in rule(context)]
     return AuditReport(
         subject=view.name,
@@ -40,6 +46,7 @@ def audit(
         distributions=inventory.distributions,
         unsatisfied=context.unsatisfied,
         findings=tuple(sorted(findings, key=Finding.sort_key)),
+        broken_imports=context.broken_imports,
     )
 
 

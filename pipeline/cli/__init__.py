@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.markup import escape
 
-from pipeline.errors import ChainError
+from pipeline.errors import ChainError, OutsideTrouble
 
 VERBS = {
     "build": "build the chain: base and stages as an OCI layout of arm64 images",
@@ -30,6 +31,10 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb and return the exit status. No error of a user ends in a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        # Names out of images, and our own arrows, on a terminal that has no letter for them.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = next((word for word in arguments if not word.startswith("-")), "")
     args = _parser(verb if verb in VERBS else "").parse_args(arguments)
@@ -47,6 +52,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever read our output has enough. Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:  # a disk or a permission that no module expected
+        place = f"{error.filename}: " if error.filename else ""
+        _complain(OutsideTrouble(f"{place}{error.strerror or error}"))
+        return OutsideTrouble.exit_status
+    except MemoryError:
+        _complain(OutsideTrouble("out of memory", hint="try with --jobs 1"))
+        return OutsideTrouble.exit_status
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "subject",
         metavar="SUBJECT",
-        help="oci:DIR[:TAG], rootfs:DIR, or a stage that stands in dist/",
+        help="oci:DIR[:TAG], docker-archive:FILE[:TAG], rootfs:DIR, or a stage in dist/",
     )
     parser.add_argument(
         "--against",

@@ -9,12 +9,14 @@ from __future__ import annotations
 import binascii
 import csv
 import io
-import json
 import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
+from pipeline.documents import parse_json
+
+_MAX_TEXT = 255  # characters: longer ones fit no file name
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?", re.IGNORECASE)  # PEP 508 "Names"
 
 
@@ -88,6 +90,8 @@ def parse_metadata(data: bytes) -> Metadata:
     name, version = _the_one("Name", values["name"]), _the_one("Version", values["version"])
     if not _NAME.fullmatch(name):
         raise Unreadable(f"its Name {name!r} is no name of a distribution")
+    if max(len(name), len(version)) > _MAX_TEXT:
+        raise Unreadable(f"its Name and Version have more than {_MAX_TEXT} characters")
     return Metadata(name, version, tuple(values["requires-dist"]))
 
 
@@ -136,7 +140,7 @@ def _hex(encoded: str) -> str:
 def parse_direct_url(data: bytes) -> Origin:
     """Read a direct_url.json. Raises Unreadable when it is none."""
     try:
-        document: dict[str, Any] = json.loads(data)
+        document: dict[str, Any] = parse_json(data)
         url = _without_credentials(document["url"])
         if "vcs_info" in document:
             vcs = document["vcs_info"]

@@ -1,16 +1,28 @@
-"""Find the file of a module as the image's interpreter would: site-packages, then path files."""
+"""Find modules as the image's interpreter would: site-packages, then what path files add."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
+from pipeline.oci.index import DIRECTORY
 from pipeline.oci.view import ImageView
+
+# The one form of code in path files that is understood: nvidia-cutlass-dsl adds `dsl_packages`.
+_JOINED = re.compile(
+    r"import [\w, ]+; *sys\.path\.(?:insert\(0, *|append\()os\.path\.join\("
+    r"(?P<package>\w+)\.__path__\[0\], *'(?P<directory>[\w/]+)'\)\)"
+)
+# What a package does that makes modules which are no files of its own.
+_DYNAMIC = (b"sys.modules", b"__path__")
 
 
 def search_path(view: ImageView, site: str) -> tuple[str, ...]:
     """Return `site` and the directories that its .pth files add, in the order of `site.py`.
 
-    Lines that import code are skipped: what they do is known only when they run.
+    Lines that import code are skipped, but for one form: what they do is known when they run.
     """
     names = [
         located.entry.path
@@ -23,12 +35,20 @@ def search_path(view: ImageView, site: str) -> tuple[str, ...]:
     found = [site]
     for name in names:
         for line in contents[name].decode("utf-8", "backslashreplace").splitlines():
-            text = line.strip()
-            if text and not text.startswith(("#", "import ", "import\t")):
-                directory = view.tree.real_path(text if text.startswith("/") else f"{site}/{text}")
+            if added := _added(line.strip()):
+                path = added if added.startswith("/") else f"{site}/{added}"
+                directory = view.tree.real_path(path)
                 if directory:
                     found.append(directory)
     return tuple(found)
+
+
+def _added(line: str) -> str:
+    """Return the directory that a line of a path file adds, "" for none."""
+    if line.startswith(("import ", "import\t")):
+        match = _JOINED.fullmatch(line)
+        return f"{match['package']}/{match['directory']}" if match else ""
+    return "" if line.startswith("#") else line
 
 
 def module_file(view: ImageView, directories: Sequence[str], module: str) -> str | None:
@@ -43,3 +63,76 @@ def _candidates(view: ImageView, directories: Sequence[str], path: str) -> Itera
             located = view.tree.get(real) if real else None
             if located is not None and located.entry.has_content:
                 yield located.entry.path
+
+
+@dataclass(frozen=True)
+class Modules:
+    """The modules that an image's files provide, in the directories of its search path."""
+
+    view: ImageView
+    directories: tuple[str, ...]
+    _answers: dict[str, str | None] = field(default_factory=dict, compare=False)
+
+    def missing(self, module: str) -> str | None:
+        """Return the first part of a dotted name that no file provides, None when all is there.
+
+        None also where files cannot tell: below a module that is no package of source files
+        (an extension makes its own submodules), and below a package whose `__init__` meddles with
+        `sys.modules` or its own `__path__`.
+        """
+        if module not in self._answers:
+            self._answers[module] = self._missing(module)
+        return self._answers[module]
+
+    def _missing(self, module: str) -> str | None:
+        parts = module.split(".")
+        places = list(self.directories)
+        for depth in range(1, len(parts) + 1):
+            paths = [f"{place}/{parts[depth - 1]}" for place in places]
+            package = next((path for path in paths if self._is_file(f"{path}/__init__.py")), None)
+            if package is None:
+                if any(self._is_file(f"{path}.py") or path in self._extensions for path in paths):
+                    return None
+                spaces = [path for path in paths if path in self._folders]
+                if not spaces:
+                    return None if depth > 1 and self._dynamic(places) else ".".join(parts[:depth])
+                places = spaces  # a namespace package: all of its portions count
+            else:
+                places = [package]
+        return None
+
+    def _is_file(self, path: str) -> bool:
+        located = self.view.tree.nodes.get(path) or self.view.tree.resolve(path)
+        return located is not None and located.entry.has_content
+
+    def _dynamic(self, packages: Sequence[str]) -> bool:
+        real = [self.view.tree.real_path(f"{package}/__init__.py") for package in packages]
+        there = [path for path in real if path and self._is_file(path)]
+        contents: Mapping[str, bytes] = self.view.read_many(there) if there else {}
+        return any(word in data for data in contents.values() for word in _DYNAMIC)
+
+    @cached_property
+    def _extensions(self) -> frozenset[str]:
+        """Paths of extension modules without what follows the first dot of their names."""
+        found = set()
+        for path in self.view.tree.nodes:
+            if path.endswith(".so"):
+                directory, _, name = path.rpartition("/")
+                found.add(f"{directory}/{name.split('.', 1)[0]}")
+        return frozenset(found)
+
+    @cached_property
+    def _folders(self) -> frozenset[str]:
+        """Directories below the search path, also those that no layer names."""
+        prefixes = tuple(f"{directory}/" for directory in self.directories)
+        found: set[str] = set()
+        for path, located in self.view.tree.nodes.items():
+            if not path.startswith(prefixes):
+                continue
+            if located.entry.type == DIRECTORY:
+                found.add(path)
+            parent = path.rpartition("/")[0]
+            while parent and parent not in found:
+                found.add(parent)
+                parent = parent.rpartition("/")[0]
+        return frozenset(found)

@@ -49,6 +49,14 @@ class Ownership:
         return tuple(claim for claim in self._rows if isinstance(claim, Claim))
 
     @cached_property
+    def by_distribution(self) -> Mapping[str, tuple[Claim, ...]]:
+        """Claims by the normalised name of the distribution that makes them."""
+        groups: dict[str, list[Claim]] = {}
+        for claim in self.claims:
+            groups.setdefault(claim.distribution.name, []).append(claim)
+        return {name: tuple(claims) for name, claims in groups.items()}
+
+    @cached_property
     def outside(self) -> tuple[tuple[Distribution, str], ...]:
         """Rows that leave the image root. What they name is never looked at."""
         return tuple(row for row in self._rows if not isinstance(row, Claim))

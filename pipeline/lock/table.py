@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pipeline.documents import Malformed, parse_toml
 from pipeline.errors import Fault, FaultyFile, OutsideTrouble, UsageError
 
 _T = TypeVar("_T")
@@ -31,19 +31,17 @@ def read_toml(path: Path, *, missing: str) -> dict[str, Any]:
         OutsideTrouble: the file cannot be read.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{path}: no such file", hint=missing) from None
-    except UnicodeDecodeError as error:
-        raise FaultyFile(str(path), [Fault(f"byte {error.start}", "not UTF-8")]) from None
     except OSError as error:
         raise OutsideTrouble(f"{path}: {error.strerror}") from None
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return parse_toml(data)
+    except Malformed as error:
         place = _PLACE.match(str(error))
         where, problem = (place["where"], place["problem"]) if place else ("", str(error))
-        raise FaultyFile(str(path), [Fault(where, f"not TOML: {problem}")]) from None
+        raise FaultyFile(str(path), [Fault(where, problem)]) from None
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import tarfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import BinaryIO
 
 import zstandard
 
 from pipeline.errors import Refusal
+from pipeline.oci import tarstream
+from pipeline.oci.blob import Blob, opened
+from pipeline.oci.frames import FrameFault, Frames, find_frames
 from pipeline.oci.index import (
     DIRECTORY,
     FILE,
@@ -23,28 +24,28 @@ from pipeline.oci.index import (
     MEDIA_TYPE_TAR,
     MEDIA_TYPE_ZSTD,
     OPAQUE,
+    START,
     SYMLINK,
     WHITEOUT,
     Entry,
     LayerIndex,
+    binary_start,
 )
 from pipeline.oci.layer import OPAQUE_NAME, WHITEOUT_PREFIX
+from pipeline.oci.tarstream import TarFault, read_tar
 
 _CHUNK = 1024 * 1024
 _MAGIC = ((b"\x1f\x8b", MEDIA_TYPE_GZIP), (b"\x28\xb5\x2f\xfd", MEDIA_TYPE_ZSTD))
 _TYPES = {
-    tarfile.REGTYPE: FILE,
-    tarfile.AREGTYPE: FILE,
-    tarfile.CONTTYPE: FILE,
-    tarfile.GNUTYPE_SPARSE: FILE,
-    tarfile.DIRTYPE: DIRECTORY,
-    tarfile.SYMTYPE: SYMLINK,
-    tarfile.LNKTYPE: HARDLINK,
-    tarfile.CHRTYPE: "char",
-    tarfile.BLKTYPE: "block",
-    tarfile.FIFOTYPE: "fifo",
+    tarstream.FILE: FILE,
+    tarstream.DIRECTORY: DIRECTORY,
+    tarstream.SYMLINK: SYMLINK,
+    tarstream.HARDLINK: HARDLINK,
+    tarstream.CHAR: "char",
+    tarstream.BLOCK_DEVICE: "block",
+    tarstream.FIFO: "fifo",
 }
-_DAMAGE = (tarfile.TarError, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
+_DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
 
 
 class _Hashing(io.RawIOBase):
@@ -71,9 +72,9 @@ class _Hashing(io.RawIOBase):
             pass
 
 
-def media_type_of(blob: Path) -> str:
+def media_type_of(blob: Blob) -> str:
     """Return the layer media type that the first bytes of a blob show."""
-    with blob.open("rb") as file:
+    with opened(blob) as file:
         start = file.read(4)
     return next((kind for magic, kind in _MAGIC if start.startswith(magic)), MEDIA_TYPE_TAR)
 
@@ -91,35 +92,43 @@ def _decompressed(stream: BinaryIO, media_type: str) -> Iterator[BinaryIO]:
         yield stream
 
 
-def index_blob(blob: Path) -> LayerIndex:
+def index_blob(blob: Blob) -> LayerIndex:
     """Index a layer blob (tar, gzip or zstd) in one pass over its bytes.
 
     Raises Refusal when the blob is no layer, is damaged, or names paths outside the root.
     """
     media_type = media_type_of(blob)
-    entries: list[Entry] = []
     try:
-        with blob.open("rb") as file:
+        frames = find_frames(blob) if media_type == MEDIA_TYPE_ZSTD else None
+        with opened(blob) as file:
             outer = _Hashing(file)
             with _decompressed(io.BufferedReader(outer, _CHUNK), media_type) as plain:
+                # Reads of whole blocks and chunks pass through; single headers come from a buffer.
                 inner = _Hashing(plain)
-                # A buffer would read ahead of tarfile's own positions; inner is read by it alone.
-                with tarfile.open(fileobj=inner, mode="r|", bufsize=_CHUNK) as tar:
-                    entries = list(_entries(tar))
+                entries = tuple(_entries(io.BufferedReader(inner, _CHUNK)))
                 inner.drain()
             outer.drain()
     except _DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
+    if frames is not None and not _covers(frames, inner.count):
+        frames = None
     return LayerIndex(
         digest="sha256:" + outer.sha256.hexdigest(),
         diff_id="sha256:" + inner.sha256.hexdigest(),
         size=outer.count,
         media_type=media_type,
-        entries=tuple(entries),
+        entries=entries,
+        frame_size=frames.size if frames else 0,
+        frames=frames.compressed if frames else (),
     )
 
 
-def read_files(blob: Path, index: LayerIndex, paths: Collection[str]) -> dict[str, bytes]:
+def _covers(frames: Frames, size: int) -> bool:
+    """Whether so many frames of that size hold `size` bytes: headers can lie."""
+    return frames.size * (len(frames.compressed) - 1) < size <= frames.size * len(frames.compressed)
+
+
+def read_files(blob: Blob, index: LayerIndex, paths: Collection[str]) -> dict[str, bytes]:
     """Return the content of files of one layer, by their paths in it.
 
     Our own layers are read frame by frame; blobs of other makers take one pass. Raises KeyError
@@ -130,7 +139,7 @@ def read_files(blob: Path, index: LayerIndex, paths: Collection[str]) -> dict[st
     for path in asked:
         if path not in wanted or not wanted[path].has_content:
             raise KeyError(path)
-    if index.frames:
+    if index.frames or index.media_type == MEDIA_TYPE_TAR:
         found = _read_frames(blob, index, wanted)
     else:
         found = _read_scanning(blob, wanted)
@@ -140,29 +149,17 @@ def read_files(blob: Path, index: LayerIndex, paths: Collection[str]) -> dict[st
     return found
 
 
-def _read_frames(blob: Path, index: LayerIndex, wanted: dict[str, Entry]) -> dict[str, bytes]:
-    starts = [0]
-    for size in index.frames:
-        starts.append(starts[-1] + size)
+def _read_frames(blob: Blob, index: LayerIndex, wanted: dict[str, Entry]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
-    number, frame = -1, b""
-    with blob.open("rb") as file:
+    with opened(blob) as file:
+        read = _plain_reader(file) if not index.frames else _frame_reader(blob, file, index)
         for entry in sorted(wanted.values(), key=lambda entry: entry.offset):
             parts: list[bytes] = []
             position, left = entry.offset, entry.size
             while left:
-                if position // index.frame_size != number:
-                    number = position // index.frame_size
-                    file.seek(starts[number])
-                    data = file.read(index.frames[number])
-                    try:
-                        frame = zstandard.ZstdDecompressor().decompress(data)
-                    except zstandard.ZstdError as error:
-                        raise Refusal(f"{blob}: damaged at frame {number}: {error}") from error
-                at = position % index.frame_size
-                part = frame[at : at + left]
+                part = read(position, left)
                 if not part:
-                    raise Refusal(f"{blob}: {entry.path} lies outside its frame")
+                    raise Refusal(f"{blob}: {entry.path} lies outside of it")
                 parts.append(part)
                 position += len(part)
                 left -= len(part)
@@ -170,30 +167,70 @@ def _read_frames(blob: Path, index: LayerIndex, wanted: dict[str, Entry]) -> dic
     return found
 
 
-def _read_scanning(blob: Path, wanted: dict[str, Entry]) -> dict[str, bytes]:
+Reader = Callable[[int, int], bytes]
+"""(position in the tar, bytes wanted) -> some of them, none at the end."""
+
+
+def _plain_reader(file: BinaryIO) -> Reader:
+    def read(position: int, size: int) -> bytes:
+        file.seek(position)
+        return file.read(size)
+
+    return read
+
+
+def _frame_reader(blob: Blob, file: BinaryIO, index: LayerIndex) -> Reader:
+    starts = [0]
+    for size in index.frames:
+        starts.append(starts[-1] + size)
+    number, frame = -1, b""
+
+    def read(position: int, size: int) -> bytes:
+        nonlocal number, frame
+        if position // index.frame_size != number:
+            number = position // index.frame_size
+            if number >= len(index.frames):
+                return b""
+            file.seek(starts[number])
+            frame = _decompress(blob, file.read(index.frames[number]), number, index.frame_size)
+        at = position % index.frame_size
+        return frame[at : at + size]
+
+    return read
+
+
+def _decompress(blob: Blob, data: bytes, number: int, size: int) -> bytes:
+    try:
+        # What a frame declares is allocated at once, so it is asked before.
+        if not 0 <= zstandard.frame_content_size(data) <= size:
+            raise Refusal(f"{blob}: damaged at frame {number}: it declares another size")
+        return zstandard.ZstdDecompressor().decompress(data)
+    except zstandard.ZstdError as error:
+        raise Refusal(f"{blob}: damaged at frame {number}: {error}") from error
+
+
+def _read_scanning(blob: Blob, wanted: dict[str, Entry]) -> dict[str, bytes]:
     # A hard link has no bytes of its own: read the file of this layer that it names.
     names: dict[str, list[str]] = {}
     for path, entry in wanted.items():
         names.setdefault(entry.link or path, []).append(path)
     found: dict[str, bytes] = {}
     try:
-        with (
-            blob.open("rb") as file,
-            _decompressed(file, media_type_of(blob)) as plain,
-            tarfile.open(fileobj=plain, mode="r|", bufsize=_CHUNK) as tar,
-        ):
-            for member in tar:
+        with opened(blob) as file, _decompressed(file, media_type_of(blob)) as plain:
+            for member, stream in read_tar(io.BufferedReader(_Hashing(plain), _CHUNK)):
                 path = _normal(member.name)
-                if member.isreg() and path in names:
-                    stream = tar.extractfile(member)
-                    data = stream.read() if stream else b""
-                    found.update(dict.fromkeys(names[path], data))
-                    # A tar may hold a path twice, and then the last one counts.
-                    sha256 = hashlib.sha256(data).hexdigest()
-                    if all(wanted[name].sha256 == sha256 for name in names[path]):
-                        del names[path]
-                    if not names:
-                        break
+                if stream is None or path not in names:
+                    continue
+                # A tar may hold a path twice, and then the last one counts.
+                if all(wanted[name].size != member.size for name in names[path]):
+                    continue
+                data = stream.read()
+                found.update(dict.fromkeys(names[path], data))
+                sha256 = hashlib.sha256(data).hexdigest()
+                if all(wanted[name].sha256 == sha256 for name in names[path]):
+                    del names[path]
+                if not names:
+                    break
     except _DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
     return found
@@ -207,43 +244,39 @@ def _normal(name: str) -> str:
     return "/".join(parts)
 
 
-def _entries(tar: tarfile.TarFile) -> Iterator[Entry]:
+def _entries(plain: BinaryIO) -> Iterator[Entry]:
     files: dict[str, Entry] = {}
-    for member in tar:
+    for member, stream in read_tar(plain):
         path = _normal(member.name)
         parent, _, base = path.rpartition("/")
-        mode = member.mode & 0o7777
-        kind = _TYPES.get(member.type)
-        if kind is None:
-            raise Refusal(f"layer entry {path!r} has unknown type {member.type!r}")
+        mode = member.mode
+        kind = _TYPES[member.type]
         if base == OPAQUE_NAME:
             yield Entry(parent, OPAQUE, mode)
         elif base.startswith(WHITEOUT_PREFIX):
-            yield Entry(
-                "/".join(filter(None, (parent, base[len(WHITEOUT_PREFIX) :]))), WHITEOUT, mode
-            )
-        elif kind == FILE:
-            entry = Entry(path, FILE, mode, member.size, _hash_member(tar, member), "", -1)
+            removed = base[len(WHITEOUT_PREFIX) :]
+            if removed in ("", ".", ".."):
+                raise Refusal(f"layer entry {path!r} removes nothing that has a name")
+            yield Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode)
+        elif stream is not None:
+            sha256, start = _hash(stream)
+            offset = member.offset if member.size else -1
+            entry = Entry(path, FILE, mode, member.size, sha256, "", offset, start, member.mtime)
             files[path] = entry
             yield entry
         elif kind == HARDLINK:
-            target = _normal(member.linkname)
-            source = files.get(target)
-            yield Entry(
-                path,
-                HARDLINK,
-                mode,
-                source.size if source else 0,
-                source.sha256 if source else "",
-                target,
-            )
+            target = _normal(member.link)
+            source = files.get(target, Entry(target, FILE, mode))
+            yield source._replace(path=path, type=HARDLINK, mode=mode, link=target)
         elif path:
-            yield Entry(path, kind, mode, 0, "", member.linkname if kind == SYMLINK else "")
+            yield Entry(path, kind, mode, 0, "", member.link if kind == SYMLINK else "")
 
 
-def _hash_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> str:
-    digest = hashlib.sha256()
-    stream = tar.extractfile(member)
-    while stream and (chunk := stream.read(_CHUNK)):
+def _hash(stream: BinaryIO) -> tuple[str, str]:
+    """Return (hex sha256, `Entry.start`) of a member's data."""
+    chunk = stream.read(_CHUNK)
+    start = binary_start(chunk[:START])
+    digest = hashlib.sha256(chunk)
+    while chunk := stream.read(_CHUNK):
         digest.update(chunk)
-    return digest.hexdigest()
+    return digest.hexdigest(), start

@@ -20,7 +20,8 @@ MEDIA_TYPE_TAR = "application/vnd.oci.image.layer.v1.tar"
 MEDIA_TYPE_GZIP = MEDIA_TYPE_TAR + "+gzip"
 MEDIA_TYPE_ZSTD = MEDIA_TYPE_TAR + "+zstd"
 
-_FORMAT = 1
+_FORMAT = 2
+START = 20  # bytes that `Entry.start` shows: a whole ELF identification with its machine
 
 
 class Entry(NamedTuple):
@@ -30,7 +31,9 @@ class Entry(NamedTuple):
     "char", "block", "fifo". A whiteout's path is the path that it removes, an opaque marker's the
     directory that it empties (image-spec, layer.md "Whiteouts"). `sha256` is hex, "" for what has
     no content; a hard link carries size, sha256 and offset of the file in the same layer that it
-    names. `offset` is where the data starts in the uncompressed tar, -1 without data.
+    names. `offset` is where the data starts in the uncompressed tar, -1 without data. `start` are
+    the first bytes, in hex, of a file that is no text (see `binary_start`); `mtime` is in seconds
+    since 1970, of files only.
     """
 
     path: str
@@ -40,11 +43,22 @@ class Entry(NamedTuple):
     sha256: str = ""
     link: str = ""
     offset: int = -1
+    start: str = ""
+    mtime: int = 0
 
     @property
     def has_content(self) -> bool:
         """Whether this is a regular file, by whatever name."""
         return self.type in (FILE, HARDLINK)
+
+
+def binary_start(data: bytes) -> str:
+    """Return the first START bytes of a file in hex, "" when there is no NUL among them.
+
+    So what a binary is can be asked of the index: its header is not read from the layer again.
+    """
+    start = data[:START]
+    return start.hex() if b"\0" in start else ""
 
 
 @dataclass(frozen=True)

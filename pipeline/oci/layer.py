@@ -28,10 +28,12 @@ from pipeline.oci.index import (
     HARDLINK,
     MEDIA_TYPE_ZSTD,
     OPAQUE,
+    START,
     SYMLINK,
     WHITEOUT,
     Entry,
     LayerIndex,
+    binary_start,
 )
 
 FRAME_SIZE = 4 * 1024 * 1024
@@ -149,24 +151,31 @@ class LayerWriter:
                 raise Refusal(f"{path}: has {len(data)} bytes, not its declared {size}")
             sha256 = hashlib.sha256(data).hexdigest()
             self._write(data + bytes(-size % BLOCK))
-            self._entries[-1] = Entry(path, FILE, mode, size, sha256, "", offset)
+            self._finish_file(sha256, offset, binary_start(data))
             return sha256
         stream = data
         digest = hashlib.sha256()
         left = size
+        start = b""
         while left:
             chunk = stream.read(min(_COPY, left))
             if not chunk:
                 raise Refusal(f"{path}: ends {left} bytes before its declared {size}")
             digest.update(chunk)
             self._write(chunk)
+            if len(start) < START:
+                start += chunk[:START]
             left -= len(chunk)
         if stream.read(1):
             raise Refusal(f"{path}: is longer than its declared {size} bytes")
         self._write(bytes(-size % BLOCK))
         sha256 = digest.hexdigest()
-        self._entries[-1] = Entry(path, FILE, mode, size, sha256, "", offset)
+        self._finish_file(sha256, offset, binary_start(start))
         return sha256
+
+    def _finish_file(self, sha256: str, offset: int, start: str) -> None:
+        path, kind, mode, size = self._entries[-1][:4]
+        self._entries[-1] = Entry(path, kind, mode, size, sha256, "", offset, start, self._epoch)
 
     def add_symlink(self, path: str, target: str) -> None:
         """Add a symbolic link. The target is text and is not followed."""
@@ -178,10 +187,7 @@ class LayerWriter:
         if known is None or not self._entries[known].has_content:
             raise Refusal(f"{path}: hard link to {target}, which is no file of this layer")
         file = self._entries[known]
-        self._put(
-            Entry(path, HARDLINK, file.mode, file.size, file.sha256, target, file.offset),
-            tarfile.LNKTYPE,
-        )
+        self._put(file._replace(path=path, type=HARDLINK, link=target), tarfile.LNKTYPE)
 
     def add_whiteout(self, path: str) -> None:
         """Remove `path` (a file, or a directory with all below it) of lower layers."""

@@ -7,7 +7,6 @@ the wanted platform; attestations are no images.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import tempfile
@@ -17,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.documents import Malformed, parse_json
 from pipeline.errors import Refusal, UsageError
+from pipeline.oci.blob import Blob
 from pipeline.oci.content import index_blob
 from pipeline.oci.index import LayerIndex
 from pipeline.oci.layout import REF_NAME
@@ -80,9 +81,8 @@ def open_layout(
             hint="name a tag that holds one" if found else "build or copy it for that platform",
             details=sorted(found),
         )
-    (manifest,) = found.values()
-    config = layout.document(manifest["config"])
-    return _view(layout, name, manifest, config, index_cache)
+    ((digest, manifest),) = found.items()
+    return _view(layout, name, digest, manifest, index_cache)
 
 
 class _Layout:
@@ -159,32 +159,50 @@ class _Layout:
 def _view(
     layout: _Layout,
     name: str,
+    digest: str,
     manifest: Mapping[str, Any],
-    config: Mapping[str, Any],
     index_cache: Path | None,
 ) -> LayersView:
+    config = layout.document(manifest["config"])
     try:
         diff_ids: Sequence[str] = config["rootfs"]["diff_ids"]
-        history = [step for step in config.get("history") or () if not step.get("empty_layer")]
-        made_by = [str(step.get("created_by", "")) for step in history]
         descriptors: Sequence[Mapping[str, Any]] = manifest["layers"]
+        history = made_by(config, len(descriptors))
     except (KeyError, TypeError, AttributeError) as error:
         raise Refusal(f"{name}: its config is no image config: {error!r}", hint=_AGAIN) from error
     if len(diff_ids) != len(descriptors):
         raise Refusal(f"{name}: {len(descriptors)} layers, but {len(diff_ids)} diff ids")
-    blobs, layers = [], []
+    blobs: list[tuple[Blob, LayerIndex]] = []
+    layers: list[LayerInfo] = []
     for number, descriptor in enumerate(descriptors):
         blob = layout.blob(descriptor)
         index = layer_index(blob, descriptor["digest"], index_cache)
         if index.diff_id != diff_ids[number]:
             raise Refusal(f"{name}: layer {number} unpacks to {index.diff_id}, not as configured")
-        created_by = made_by[number] if len(made_by) == len(descriptors) else ""
         blobs.append((blob, index))
-        layers.append(LayerInfo(index.digest, index.diff_id, created_by))
-    return LayersView(name, blobs, layers, config)
+        layers.append(LayerInfo(index.digest, index.diff_id, history[number]))
+    return LayersView(
+        name,
+        blobs,
+        layers,
+        config,
+        config_digest=manifest["config"]["digest"],
+        manifest_digest=digest,
+    )
 
 
-def layer_index(blob: Path, digest: str, cache: Path | None) -> LayerIndex:
+def made_by(config: Mapping[str, Any], layers: int) -> list[str]:
+    """Return what made each layer by a config's history; "" for all where the counts differ.
+
+    Raises AttributeError or TypeError for a history that is no list of objects.
+    """
+    history = [step for step in config.get("history") or () if not step.get("empty_layer")]
+    if len(history) != layers:
+        return [""] * layers
+    return [str(step.get("created_by", "")) for step in history]
+
+
+def layer_index(blob: Blob, digest: str, cache: Path | None) -> LayerIndex:
     """Return the index of a layer from the cache, or make it.
 
     A cache entry is the sha256 of what follows, in hex, a line end, and the index; one that is not
@@ -219,9 +237,9 @@ def _keep(path: Path, data: bytes) -> None:
 
 def _parse(path: Path, data: bytes) -> Mapping[str, Any]:
     try:
-        document = json.loads(data)
-    except ValueError as error:
-        raise Refusal(f"{path}: no JSON: {error}", hint=_AGAIN) from error
+        document = parse_json(data)
+    except Malformed as error:
+        raise Refusal(f"{path}: {error}", hint=_AGAIN) from error
     if not isinstance(document, dict):
         raise Refusal(f"{path}: no JSON object", hint=_AGAIN)
     return document

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pipeline.errors import UsageError
+from pipeline.oci.blob import Blob
 from pipeline.oci.content import read_files
-from pipeline.oci.index import DIRECTORY, FILE, SYMLINK, Entry, LayerIndex
+from pipeline.oci.index import DIRECTORY, FILE, START, SYMLINK, Entry, LayerIndex, binary_start
 from pipeline.oci.tree import Located, Tree
 
 
@@ -46,14 +47,17 @@ class ImageView(Protocol):
 class LayersView:
     """An image given by the blobs and indexes of its layers, lowest first.
 
-    `merged` is their merged tree, where the caller has it already.
+    `merged` is their merged tree, where the caller has it already. `config_digest` and
+    `manifest_digest` are "sha256:<hex>", "" where they are not known.
     """
 
     name: str
-    blobs: Sequence[tuple[Path, LayerIndex]]
+    blobs: Sequence[tuple[Blob, LayerIndex]]
     layers: Sequence[LayerInfo]
     config: Mapping[str, Any]
     merged: Tree | None = None
+    config_digest: str = ""
+    manifest_digest: str = ""
 
     @cached_property
     def tree(self) -> Tree:
@@ -133,9 +137,7 @@ class RootfsView:
                         entries.append(Entry(path, DIRECTORY, mode))
                         pending.append((path + "/", Path(item.path)))
                     elif stat.S_ISREG(status.st_mode):
-                        with Path(item.path).open("rb") as file:
-                            digest = hashlib.file_digest(file, "sha256").hexdigest()
-                        entries.append(Entry(path, FILE, mode, status.st_size, digest))
+                        entries.append(_on_disk(path, Path(item.path), status))
         return Tree.merge([entries])
 
     def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
@@ -146,3 +148,12 @@ class RootfsView:
                 raise KeyError(path)
             result[path] = (self._root / path).read_bytes()
         return result
+
+
+def _on_disk(path: str, file: Path, status: os.stat_result) -> Entry:
+    with file.open("rb") as stream:
+        start = binary_start(stream.read(START))
+        stream.seek(0)
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    mode, mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+    return Entry(path, FILE, mode, status.st_size, sha256, start=start, mtime=mtime)

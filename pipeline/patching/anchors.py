@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-from pipeline.patching.matching import Span, occurrences
+from pipeline.patching.matching import Span
 from pipeline.patching.tokens import tokens
 
 VISIBLE = 12
@@ -41,9 +41,9 @@ class _Window:
         if not find or self.visible(start, end) < self.least:
             return False
         replace = self.before[start : self.hole[0]] + self.text + self.before[self.hole[1] : end]
-        if replace in find or len(occurrences(self.before, self.scope, find)) != 1:
+        if replace in find or not _once(self.before, self.scope, find):
             return False
-        if occurrences(self.before, self.scope, replace):
+        if self.before.find(replace, *self.scope) >= 0:
             return False
         return all(_provable(final, find, replace) for final in self.finals)
 
@@ -104,8 +104,17 @@ def _steps(start: int, text: bytes, direction: int) -> list[int]:
 
 def _provable(final: bytes, find: bytes, replace: bytes) -> bool:
     """Whether a later look at the finished text finds the edit made, once, and no anchor left."""
-    made = occurrences(final, (0, len(final)), replace)
-    if len(made) != 1:
+    whole = (0, len(final))
+    if not _once(final, whole, replace):
         return False
-    (first, last), whole = made[0], (0, len(final))
-    return all(first <= s and e <= last for s, e in occurrences(final, whole, find))
+    first = final.find(replace)
+    last = first + len(replace)
+    if final.find(find, 0, first + len(find) - 1) >= 0:
+        return False
+    return final.find(find, max(last - len(find) + 1, 0)) < 0
+
+
+def _once(data: bytes, scope: Span, text: bytes) -> bool:
+    """Whether a text stands exactly once in a scope; stops at the second."""
+    first = data.find(text, *scope)
+    return first >= 0 and data.find(text, first + 1, scope[1]) < 0

@@ -99,7 +99,7 @@ def _readable(data: bytes) -> bytes:
     return _LONE_CR.sub(b"\n", data.translate(_NOT_ASCII))
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def definitions(language: str, data: bytes) -> Sequence[Definition]:
     """Every named definition, outer before inner, with its name in full."""
     skipped = len(BOM) if data.startswith(BOM) else 0

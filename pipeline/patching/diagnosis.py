@@ -59,8 +59,14 @@ def diagnose(subject: Subject, places: Sequence[Place], read: Read) -> EditRepor
         return _moved(subject, namesakes[0], others, read)
     if subject.result.outcome is Outcome.SCOPE_AMBIGUOUS:
         return EditReport(edit, Verdict.DRIFTED, subject.result.message, _lines(subject, data))
-    what = f"neither {edit.within} nor its anchor is" if edit.within else "its anchor is not"
     missing = "" if data is not None else f", and there is no {edit.file}"
+    holding = list(dict.fromkeys(place.file for place in others if place.holds))
+    if holding:
+        what = f"{edit.within or 'the text of its file'} is not in the distribution{missing}"
+        more = f" and {len(holding) - _SHOWN} more" if len(holding) > _SHOWN else ""
+        where = ", ".join(holding[:_SHOWN]) + more
+        return _gone(subject, data, f"{what}; nothing shows that its anchor in {where} is the one")
+    what = f"neither {edit.within} nor its anchor is" if edit.within else "its anchor is not"
     return _gone(subject, data, f"{what} anywhere in the distribution{missing}")
 
 

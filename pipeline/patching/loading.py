@@ -6,7 +6,6 @@ Besides types and unknown keys it refuses edits that could not be told from drif
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidName, canonicalize_name
 
+from pipeline.documents import Malformed, parse_toml
 from pipeline.errors import Fault, FaultyFile
 from pipeline.patching.model import Edit, Patch, UpstreamTest, Variant
 
@@ -51,13 +51,11 @@ def load_patch(path: Path) -> Patch:
     """Reads one patch. Raises FaultyFile with every fault, each with its path in the file."""
     try:
         # tomllib reads CRLF as LF, so a checkout's line ends never change an anchor
-        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+        data = parse_toml(path.read_bytes())
     except OSError as error:
         raise FaultyFile(str(path), [Fault("", error.strerror or "cannot be read")]) from error
-    except UnicodeDecodeError as error:
-        raise FaultyFile(str(path), [Fault("", f"not UTF-8 at byte {error.start}")]) from error
-    except tomllib.TOMLDecodeError as error:
-        raise FaultyFile(str(path), [Fault("", f"not TOML: {error}")]) from error
+    except Malformed as error:
+        raise FaultyFile(str(path), [Fault("", str(error))]) from error
     reader = _Reader(path)
     patch = reader.patch(data)
     if reader.faults:

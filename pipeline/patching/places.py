@@ -24,6 +24,7 @@ Key = tuple[str, str]
 """A patch's name and an edit's id."""
 
 _AROUND = 10  # lines before and after an anchor that say where it stands
+_FAR = 4_000  # bytes in which they are looked for
 KIN = 0.3
 """Likeness above which a text elsewhere is the one that has moved, and not there by chance."""
 
@@ -107,7 +108,7 @@ def find_places(
                 if other[0] == key[0] and e.within and e.file == edit.file
                 if found[other] and found[other][0].named
             }
-            paths = sorted({*hits[key], *with_it} - {edit.file})
+            paths = sorted((with_it or set(hits[key])) - {edit.file})
             places = [
                 _file_place(
                     edit,
@@ -179,13 +180,15 @@ def _places(edit: Edit, origin: bytes | None, path: str, data: bytes, near: int)
     find = edit.find.encode()
     here = occurrences(data, (0, len(data)), find)
     within: dict[str | None, bool] = {}
-    if scope_span(path, data, edit.within):
+    if _naming(edit)(data) and scope_span(path, data, edit.within):
         within[edit.within] = True
+    own = origin_span(edit, origin)
     for start, end in here:
+        if origin is not None and own and _likeness(origin, own, data, (start, end)) < KIN:
+            continue  # there by chance
         around = scopes_around(path, data, start, end)
         if not any(name in within for name, _ in around):
             within.setdefault(around[0][0] if around else None, False)
-    own = origin_span(edit, origin)
     old = scope_span(edit.file, origin, edit.within) if origin is not None else None
     for name, same in within.items():
         span = scope_span(path, data, name)
@@ -209,6 +212,6 @@ def _likeness(one: bytes, at: Span, other: bytes, there: Span) -> float:
 
 
 def _around(data: bytes, span: Span) -> Counter[bytes]:
-    before = data[: span[0]].splitlines()[-_AROUND:]
-    after = data[span[1] : span[1] + 4_000].splitlines()[: _AROUND + 1]
+    before = data[max(span[0] - _FAR, 0) : span[0]].splitlines()[-_AROUND:]
+    after = data[span[1] : span[1] + _FAR].splitlines()[: _AROUND + 1]
     return Counter(line.strip() for line in [*before, *after] if line.strip())

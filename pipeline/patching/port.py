@@ -19,7 +19,7 @@ from packaging.version import Version
 from pipeline.errors import FaultyFile, OutsideTrouble
 from pipeline.patching.evaluate import evaluate
 from pipeline.patching.loading import load_patch
-from pipeline.patching.model import Patch, Variant
+from pipeline.patching.model import Patch, UpstreamTest
 from pipeline.patching.places import scope_span
 from pipeline.patching.sources import Source
 from pipeline.patching.verdicts import EditReport, PatchReport, State
@@ -61,8 +61,10 @@ def port(report: PatchReport, source: Source, path: Path) -> Ported:
     read = tuple(
         (edit.edit.id, why) for edit in report.edits if edit.proposal for why in edit.proposal.read
     )
-    read += _lost_tests(report.variant, source)
-    variant = replace(report.variant, requirement=requirement, edits=edits)
+    read += _lost_tests(report.upstream, source)
+    variant = replace(
+        report.variant, requirement=requirement, edits=edits, upstream=report.upstream
+    )
     payloads = {
         (path.parent / name).read_bytes().decode("utf-8"): name for name in report.patch.payloads
     }
@@ -102,10 +104,10 @@ def _requirement(old: Requirement, version: Version) -> Requirement:
     return Requirement(f"{old.name}=={version}")
 
 
-def _lost_tests(variant: Variant, source: Source) -> tuple[tuple[str, str], ...]:
+def _lost_tests(tests: Sequence[UpstreamTest], source: Source) -> tuple[tuple[str, str], ...]:
     """Upstream tests that can never hold in this release, as their place is not there."""
     lost = []
-    for test in variant.upstream:
+    for test in tests:
         data = source.read(test.file)
         if data is None or scope_span(test.file, data, test.within) is None:
             place = f"{test.within} of {test.file}" if test.within else test.file
@@ -118,6 +120,12 @@ def _comments(report: PatchReport, version: Version, read: Sequence[tuple[str, s
     lines = [f"Ported from {label} by `patches port` against {version}."]
     for edit in report.edits:
         lines += [f"{edit.edit.id}: {change}" for change in _changes(edit)]
+    for old, new in zip(
+        report.variant.upstream if report.variant else (), report.upstream, strict=True
+    ):
+        if old != new:
+            place = f"{new.within} of {new.file}" if new.within else new.file
+            lines.append(f"upstream: the test is asked in {place}")
     if read:
         lines.append("A person must read, and then remove this note:")
         lines += [f"- {name}: {why}" for name, why in read]

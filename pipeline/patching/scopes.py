@@ -28,6 +28,10 @@ from pipeline.patching.definitions import Definition, cpp_parts, definitions, la
 _REST_OF_LINE = re.compile(rb"[ \t]*;?[ \t]*(?:(?:#|//)[^\r\n]*)?(?:\r\n|\r|\n|\Z)")
 
 
+MOST_BYTES = 16_000_000
+"""No source that people write is longer. A syntax tree takes some twenty times the file's size."""
+
+
 @dataclass(frozen=True)
 class Scope:
     """One definition: `name` in full and dotted, its bytes `start:end`, its first line (1…).
@@ -68,6 +72,8 @@ def find_scope(path: str, data: bytes, name: str) -> Scope:
     language = language_of(path)
     if language is None:
         raise ScopeMissing("scopes can be named in Python, C++ and CUDA files only")
+    if len(data) > MOST_BYTES:
+        raise ScopeMissing(f"scopes are looked for in files up to {MOST_BYTES:,} bytes only")
     wanted = tuple(name.split(".")) if language == "python" else cpp_parts(name)
     hits: list[Definition] = []
     last: list[Definition] = []
@@ -104,7 +110,7 @@ def enclosing(path: str, data: bytes, offset: int) -> str:
     """The dotted name of the innermost definition around a byte, or "" at module level."""
     language = language_of(path)
     name: tuple[str, ...] = ()
-    for definition in definitions(language, data) if language else ():
+    for definition in definitions(language, data) if language and len(data) <= MOST_BYTES else ():
         if definition.start <= offset < definition.end:
             name = definition.name
     return ".".join(name)
@@ -117,7 +123,7 @@ def scopes_around(path: str, data: bytes, start: int, end: int) -> list[tuple[st
     """
     language = language_of(path)
     found: list[tuple[str, Scope]] = []
-    for definition in definitions(language, data) if language else ():
+    for definition in definitions(language, data) if language and len(data) <= MOST_BYTES else ():
         span = _whole_lines(data, definition.start, definition.end)
         if not (span[0] <= start and end <= span[1]):
             continue

@@ -11,19 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pipeline.patching.diagnosis import Subject, diagnose, surroundings
-from pipeline.patching.encoding import EncodingFault, NotText, detect
 from pipeline.patching.evaluate import Read, evaluate
 from pipeline.patching.fitted import as_if, nearest_variant
-from pipeline.patching.hints import line_of
 from pipeline.patching.matching import occurrences
-from pipeline.patching.model import Edit, Patch, UpstreamTest, Variant
+from pipeline.patching.model import Edit, Patch, Variant
 from pipeline.patching.outcomes import EditResult, Outcome, PatchResult
 from pipeline.patching.places import Key, Place, find_places, scope_span
 from pipeline.patching.sources import Source
+from pipeline.patching.upstream import evidence, followed, line_at, lost_tests
 from pipeline.patching.variants import choose_variant
 from pipeline.patching.verdicts import (
     EditReport,
-    Line,
     PatchReport,
     Proposal,
     State,
@@ -52,6 +50,10 @@ class _Asked:
     result: PatchResult
     origin: Read | None
 
+    def origin_of(self, edit: Edit) -> bytes | None:
+        """An edit's file in the release that the variant was written for."""
+        return self.origin(edit.file) if self.origin else None
+
 
 def survey(
     patches: Sequence[Patch],
@@ -70,16 +72,20 @@ def survey(
     for patch in patches:
         asked[patch.name] = _ask(patch, source, origins)
     subjects: dict[Key, Subject] = {}
+    wanted: dict[Key, tuple[Edit, bytes | None]] = {}
     for one in asked.values():
         if isinstance(one, _Asked):
             subjects |= _searched(one)
+            lost = {} if one.own else lost_tests(one.patch.name, one.variant, source.read)
+            wanted |= {key: (edit, one.origin_of(edit)) for key, edit in lost.items()}
+    wanted |= {key: (subject.edit, subject.origin) for key, subject in subjects.items()}
     places: dict[Key, list[Place]] = {}
     known = [*patches, *others]
-    for distribution in sorted({asked[name].patch.distribution for name, _ in subjects}):
-        keys = [key for key in subjects if asked[key[0]].patch.distribution == distribution]
+    for distribution in sorted({asked[name].patch.distribution for name, _ in wanted}):
+        keys = [key for key in wanted if asked[key[0]].patch.distribution == distribution]
         places |= find_places(
-            {key: subjects[key].edit for key in keys},
-            {key: subjects[key].origin for key in keys},
+            {key: wanted[key][0] for key in keys},
+            {key: wanted[key][1] for key in keys},
             _edited(patch for patch in known if patch.distribution == distribution),
             source.candidates(distribution),
             source.read,
@@ -108,9 +114,7 @@ def _ask(patch: Patch, source: Source, origins: Origins) -> _Asked | PatchReport
 def _searched(one: _Asked) -> dict[Key, Subject]:
     results = {result.edit: result for result in one.result.edits}
     return {
-        (one.patch.name, edit.id): Subject(
-            edit, results[edit.id], one.origin(edit.file) if one.origin else None
-        )
+        (one.patch.name, edit.id): Subject(edit, results[edit.id], one.origin_of(edit))
         for edit in one.variant.edits
         if edit.id in results and results[edit.id].outcome in _SEARCHED
     }
@@ -126,10 +130,13 @@ def _report(
     subjects: dict[Key, Subject],
     places: dict[Key, list[Place]],
 ) -> PatchReport:
-    if one.result.outcome is Outcome.UPSTREAM:
-        lines = [line for test in one.variant.upstream for line in _evidence(test, source.read)]
+    tests = followed(one.patch.name, one.variant, places)
+    found = [evidence(test, source.read) for test in tests]
+    if one.result.outcome is Outcome.UPSTREAM or (found and all(found) and not one.own):
+        files = ", ".join(sorted({test.file for test in tests}))
+        lines = tuple(line for line_or_none in found for line in line_or_none)
         edits = [
-            EditReport(edit, Verdict.UPSTREAM, one.result.message, tuple(lines))
+            EditReport(edit, Verdict.UPSTREAM, f"the fix is in {files}", lines)
             for edit in one.variant.edits
         ]
     else:
@@ -141,7 +148,8 @@ def _report(
             else:
                 edits.append(_found(one, edit, result, source.read))
     state = _state(one, edits)
-    return PatchReport(one.patch, state, one.variant, one.own, _needed(one, state), tuple(edits))
+    needed = _needed(one, state)
+    return PatchReport(one.patch, state, one.variant, one.own, needed, tuple(edits), tests)
 
 
 def _found(one: _Asked, edit: Edit, result: EditResult, read: Read) -> EditReport:
@@ -151,10 +159,9 @@ def _found(one: _Asked, edit: Edit, result: EditResult, read: Read) -> EditRepor
     scope = scope_span(edit.file, data, edit.within)
     text = edit.replace if result.outcome is Outcome.ALREADY_APPLIED else edit.find
     spans = occurrences(data, scope, text.encode()) if scope else ()
-    lines = tuple(_line(edit.file, data, line_of(data, start)) for start, _ in spans[:5])
+    lines = tuple(line_at(edit.file, data, start) for start, _ in spans[:5])
     if result.outcome in (Outcome.FITS, Outcome.APPLIED):
-        origin = one.origin(edit.file) if one.origin else None
-        read_why = surroundings(edit, origin, data) if not one.own else ()
+        read_why = surroundings(edit, one.origin_of(edit), data) if not one.own else ()
         return EditReport(edit, Verdict.APPLIES, "", lines, Proposal(edit, read=read_why))
     message = "; ".join(part for part in (result.message, *result.hints, result.note) if part)
     if result.outcome is Outcome.ALREADY_APPLIED:
@@ -190,21 +197,3 @@ def _needed(one: _Asked, state: State) -> str:
     else:
         todo = ""
     return "; ".join(part for part in (asked, todo) if part)
-
-
-def _evidence(test: UpstreamTest, read: Read) -> list[Line]:
-    """The lines that an upstream test found."""
-    data = read(test.file) or b""
-    scope = scope_span(test.file, data, test.within)
-    try:
-        text = detect(test.file, data).encode(test.contains)
-    except (NotText, EncodingFault):
-        return []
-    spans = occurrences(data, scope, text) if scope else ()
-    return [_line(test.file, data, line_of(data, start)) for start, _ in spans[:1]]
-
-
-def _line(file: str, data: bytes, number: int) -> Line:
-    lines = data.splitlines()
-    text = lines[number - 1] if 0 < number <= len(lines) else b""
-    return Line(file, number, text.decode("utf-8", "replace"))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from packaging.version import Version
 
-from pipeline.patching.model import Edit, Patch, Variant
+from pipeline.patching.model import Edit, Patch, UpstreamTest, Variant
 
 
 class Verdict(StrEnum):
@@ -82,7 +82,8 @@ class EditReport:
 @dataclass(frozen=True)
 class PatchReport:
     """What became of one patch. `variant` is the one that was asked, `own` whether it is for this
-    release; without a variant `edits` is empty."""
+    release; without a variant `edits` is empty. `upstream` are its tests, with the places that
+    their scopes have moved to."""
 
     patch: Patch
     state: State
@@ -90,6 +91,7 @@ class PatchReport:
     own: bool
     message: str = ""
     edits: tuple[EditReport, ...] = ()
+    upstream: tuple[UpstreamTest, ...] = ()
 
 
 @dataclass(frozen=True)

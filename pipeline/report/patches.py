@@ -118,14 +118,22 @@ def droppable(surveys: Sequence[Survey]) -> list[str]:
 def details(report: EditReport) -> Iterator[tuple[str, str]]:
     """What there is to say about an edit beside its verdict: a word for each line, and the line."""
     if report.message:
-        yield "", report.message
+        yield "", _clean(report.message)
     for line in report.lines:
-        yield "line", f"{line.file}:{line.number}  {line.text.strip()}"
+        yield "line", _clean(f"{line.file}:{line.number}  {line.text.strip()}")
     if report.proposal:
         for change in report.proposal.changes:
             yield "proposed", change if len(change) <= _LONGEST else f"{change[:_LONGEST]} …"
         for why in report.proposal.read:
             yield "READ", why
+
+
+def _clean(text: str) -> str:
+    """A release's text on one line, that cannot move the cursor."""
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}"
+        for letter in text[:_LONGEST]
+    )
 
 
 def worth_saying(report: PatchReport) -> bool:

@@ -2,7 +2,8 @@
 
 params: image, layers, stages, parent (how many of the steps are of each kind), and an expectation
 (see pipeline.expectations). Steps: layers lowest first, then the `stage` steps of its path, then
-the parent's audit. Facts: findings, and how many distributions there are.
+the parent's audit. Facts: findings, and how many distributions there are. What was read of
+sources is handed on as imports.json, so that a chain's audits read each file once.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pipeline.audit.report import Baseline
 from pipeline.audit.run import audit
 from pipeline.inventory.distributions import Memo
+from pipeline.inventory.imports import ImportReader
 from pipeline.oci.image import canonical
 from pipeline.patching.scopes import scope_bytes
 from pipeline.steps.layers import view_of
@@ -21,6 +24,7 @@ from pipeline.steps.params import expectation_from
 from pipeline.steps.program import Inputs, Result, StepOutput
 
 REPORT = "audit.json"
+IMPORTS = "imports.json"
 # One for the life of a worker process: the images of a chain share nearly all of their metadata.
 _MEMO = Memo()
 
@@ -31,21 +35,42 @@ def run(inputs: Inputs, out: Path) -> Result:
     layers = inputs.steps[: params["layers"]]
     stages = inputs.steps[params["layers"] : params["layers"] + params["stages"]]
     parents = inputs.steps[params["layers"] + params["stages"] :]
+    before = _report(parents[0]) if parents else None
+    reader = ImportReader(_imports(parents))
     after = _written(stages, params["expectation"]["sites"][0])
+    # First the parent's tree: the image's own is that and a layer more.
+    below = view_of("", layers[: len(before["layers"])]) if before else None
     report = audit(
         view_of(params["image"], layers),
         expectation_from(params["expectation"], after),
         read_scope=scope_bytes,
-        parent=_parent(parents[0]) if parents else None,
+        parent=Baseline.from_json(before) if before else None,
         memo=_MEMO,
+        below=below,
+        imports=reader,
     )
     (out / REPORT).write_bytes(canonical(report.to_json()))
+    (out / IMPORTS).write_bytes(canonical(reader.known))
     return Result(
         {
             "findings": [finding.to_json() for finding in report.findings],
             "distributions": len(report.distributions),
         }
     )
+
+
+def _report(step: StepOutput) -> dict[str, Any]:
+    """Return the parent's report as its JSON object."""
+    document: dict[str, Any] = json.loads((step.directory / REPORT).read_bytes())
+    return document
+
+
+def _imports(parents: Sequence[StepOutput]) -> dict[str, tuple[str, ...]]:
+    """Return the imports of files that the parent's audit has read."""
+    if not parents:
+        return {}
+    known = json.loads((parents[0].directory / IMPORTS).read_bytes())
+    return {sha256: tuple(modules) for sha256, modules in known.items()}
 
 
 def _written(stages: Sequence[StepOutput], site: str) -> dict[tuple[str, str], str]:
@@ -66,8 +91,3 @@ def _written(stages: Sequence[StepOutput], site: str) -> dict[tuple[str, str], s
                 if any(f"{site}/{edit['file']}" == file["path"] for edit in patch["edits"])
             }
     return {(name, path): after[path] for path, names in writers.items() for name in names}
-
-
-def _parent(step: StepOutput) -> Baseline:
-    """Return what this audit must know of the parent's."""
-    return Baseline.from_json(json.loads((step.directory / REPORT).read_bytes()))

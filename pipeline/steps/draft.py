@@ -16,6 +16,7 @@ from typing import Any
 from packaging.version import Version
 
 from pipeline.errors import Refusal
+from pipeline.inventory import jit
 from pipeline.inventory.distributions import Inventory, Memo, read_inventory
 from pipeline.inventory.ownership import Ownership
 from pipeline.oci.index import DIRECTORY
@@ -186,6 +187,8 @@ class Draft:
         place = f"{self.site}/{path}"
         sha256 = self._keep(data)
         self.patched[place] = (before, sha256)
+        if path.startswith(f"{jit.SOURCES}/"):
+            self._drop_kernels()
         if place in self._sources:
             name, _ = self._sources[place]
             self._overrides.setdefault(name, {})[place] = sha256
@@ -221,6 +224,16 @@ class Draft:
                 self._gone.add(found.entry.path)
                 stale.append(found.entry.path)
         return stale
+
+    def _drop_kernels(self) -> None:
+        """Let the kernels go that were compiled from the sources before the patch."""
+        version = str(self.versions.get(jit.DISTRIBUTION, ""))
+        nodes = self._view.tree.nodes
+        self._gone |= {
+            one.path
+            for one in jit.cached(nodes)
+            if one.version == version and nodes[one.path].entry.type != DIRECTORY
+        }
 
     def _rewrite_records(self, path: str, data: bytes | None) -> None:
         """Make the RECORDs that name a file true again; None means that the file is gone."""

@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from pipeline.inventory.jit import SOURCES
 from pipeline.oci.image import canonical
 
-# What FlashInfer compiles at run time, below site-packages.
-SOURCES = "flashinfer/data"
 VARIABLE = "FLASHINFER_WORKSPACE_BASE"
 _ROOT = "/root/.cache/sm121-chain"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from pipeline.errors import Refusal
+from pipeline.oci.binary import ELF, HEADER, is_host_binary, wrong_machine
 from pipeline.oci.layer import LayerWriter
-from pipeline.wheels.binary import ELF, HEADER, is_host_binary, wrong_machine
 from pipeline.wheels.destination import ImageDestination, record_path, run
 from pipeline.wheels.directory import refusal
 from pipeline.wheels.known import RECORD_MISMATCH, WRONG_ARCHITECTURE, Known, select

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _imp
 import base64
 import hashlib
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,17 @@ def record_row(path: str, data: bytes) -> str:
     """Return a RECORD row as installers write it."""
     digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
     return f"{path},sha256={digest},{len(data)}\n"
+
+
+def compiled(source: str, *, mtime: int = 0, hashed: str = "", magic: int = 0x0A0D0DA7) -> bytes:
+    """Return a compiled file of a source (PEP 552): by time, or by hash if "checked" or
+    "unchecked". Layers of `image` give every file the time 0."""
+    data = source.encode()
+    if hashed:
+        flags, rest = 1 | 2 * (hashed == "checked"), _imp.source_hash(magic, data)
+    else:
+        flags, rest = 0, struct.pack("<II", mtime, len(data))
+    return struct.pack("<II", magic, flags) + rest + b"code"
 
 
 def distribution(

@@ -7,7 +7,7 @@ from pathlib import Path
 from pipeline.audit.expectation import KnownFault, PatchExpectation, Probe
 from pipeline.audit.findings import Finding
 from pipeline.audit.run import audit
-from tests.audit.images import GONE, SITE, Content, distribution, expect, image
+from tests.audit.images import GONE, SITE, Content, compiled, distribution, expect, image
 
 
 def findings(tmp_path: Path, *layers: dict[str, Content], **expected: object) -> list[Finding]:
@@ -38,19 +38,20 @@ def test_19_record_does_not_match(tmp_path: Path) -> None:
         f"{SITE}/vllm/cuda.py": "A = 2\n",
         f"{SITE}/vllm/other.py": "B = 2\n",
         "usr/local/bin/ray": "#!/usr/bin/python3\n",
-        f"{SITE}/ray/__pycache__/x.cpython-312.pyc": "\0",
+        f"{SITE}/ray/__pycache__/x.cpython-312.pyc": compiled(""),
         f"{SITE}/ray/a,b.txt": "t\n",
     }
     patch = PatchExpectation("cuda", f"{SITE}/vllm/cuda.py", (Probe(b"A = 2"),), (Probe(b"A = 1"),))
     found = findings(tmp_path, cutlass | libs | vllm | ray | sneaky | other, patches=(patch,))
     assert [(one.rule, one.severity, one.path.removeprefix(f"{SITE}/")) for one in found] == [
+        ("family-mixed", "error", "nvidia_cutlass_dsl_libs_base-4.5.0.dist-info"),
         ("file-missing", "error", "nvidia_cutlass_dsl.pth"),
         ("file-modified", "error", "vllm/other.py"),
         ("record-row-outside-root", "error", "sneaky-1.0.dist-info/RECORD"),
         ("file-modified", "note", "vllm/cuda.py"),
         ("unowned-file", "note", "nvidia_cutlass_dsl/experimental/orphan.py"),
     ]
-    assert found[3].reason == "patch cuda"
+    assert found[4].reason == "patch cuda"
 
 
 def test_a_patched_file_that_was_edited_otherwise_too_is_a_warning(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_compiled_files_may_be_missing_and_may_be_there(tmp_path: Path) -> None:
     there: dict[str, Content] = {
         f"{SITE}/a.py": "",
         f"{SITE}/b.py": "",
-        f"{SITE}/__pycache__/b.cpython-312.pyc": "\0",
+        f"{SITE}/__pycache__/b.cpython-312.pyc": compiled(""),
     }
     assert findings(tmp_path, a | there) == []
 

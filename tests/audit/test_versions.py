@@ -92,9 +92,10 @@ def test_14_silent_downgrade_by_layer(tmp_path: Path) -> None:
     by = view.layers[1].digest
     cutlass = ("pin-upgraded", "nvidia-cutlass-dsl", by)
     fluke = ("not-in-lock", "pyfluke", by)
+    mixed = ("family-mixed", "nvidia-cutlass-dsl", by)  # -libs-base stays at 4.6.2
     assert drift == [
-        [fluke, ("pin-downgraded", "nvidia-nccl-cu13", by), cutlass],
-        [fluke, cutlass],
+        [mixed, fluke, ("pin-downgraded", "nvidia-nccl-cu13", by), cutlass],
+        [mixed, fluke, cutlass],
         [],
     ]
 

@@ -60,7 +60,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         size=len(data),
         sha256=hashlib.sha256(data).hexdigest(),
     )
-    lock = LOCK.format(packages=entry, deb="pool/z.deb", size=1, sha="0" * 64, zeros="0" * 64)
+    lock = LOCK.format(
+        packages=entry,
+        deb="pool/main/z/zlib/zlib1g_1.2.13_arm64.deb",
+        size=1,
+        sha="0" * 64,
+        zeros="0" * 64,
+    )
     (root / "pins.toml").write_text(lock.replace('"one==1.0", "two==1.0"', ""), encoding="utf-8")
     monkeypatch.chdir(root)
     monkeypatch.setenv("SM121_CHAIN_CACHE", str(tmp_path / "cache"))

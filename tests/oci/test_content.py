@@ -57,11 +57,12 @@ def test_blobs_of_any_maker(tmp_path: Path, pack: str, form: int) -> None:
     index = index_blob(blob)
     assert index.digest == "sha256:" + hashlib.sha256(packed).hexdigest()
     assert index.diff_id == "sha256:" + hashlib.sha256(plain).hexdigest()
-    assert (index.size, index.frames) == (len(packed), ())
+    # One frame that declares its size is random access too; two of other sizes are not.
+    assert (index.size, index.frames) == (len(packed), (len(packed),) if pack == "tar+zstd" else ())
     assert index.media_type == media_type_of(blob)
     assert index.media_type.endswith(pack.split()[0])
     root, long = hashlib.sha256(b"root").hexdigest(), hashlib.sha256(b"long").hexdigest()
-    assert index.entries == (
+    assert tuple(entry._replace(offset=-1) for entry in index.entries) == (
         Entry("etc", "dir", 0o700),
         Entry("etc/passwd", "file", 0o644, 4, root),
         Entry("etc/link", "symlink", 0o777, link="../x"),

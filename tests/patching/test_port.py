@@ -75,7 +75,7 @@ def test_variant_is_added_and_passes(path: Path) -> None:
     patch = load_patch(path)
     assert [variant.label for variant in patch.variants] == ["pkg==1.4.*", "pkg==2.1.*"]
     assert [edit.file for edit in patch.variants[1].edits] == ["pkg/b.py", "pkg/b.py"]
-    assert patch.variants[1].upstream == patch.variants[0].upstream
+    assert [(t.file, t.within) for t in patch.variants[1].upstream] == [("pkg/b.py", "f")]
     assert patch.payloads == ("mine.py.txt",)
     assert path.read_text(encoding="utf-8").count("replace-file") == 2
     assert survey([patch], source(files), lambda *_: None).fits
@@ -84,9 +84,17 @@ def test_variant_is_added_and_passes(path: Path) -> None:
 
 def test_what_must_be_read_is_said_and_written(path: Path) -> None:
     done = ported(path, {"pkg/b.py": OLD})
-    assert {edit for edit, _ in done.read} == {"e.a", "e.b", "upstream"}
+    assert {edit for edit, _ in done.read} == {"e.a", "e.b"}
     assert "# A person must read" in done.text
     assert "pkg/a.py -> pkg/b.py" in done.text
+    assert "the test is asked in f of pkg/b.py" in done.text
+
+
+def test_upstream_test_without_a_place_is_said(path: Path) -> None:
+    text = PATCH.replace('within = "f"\ncontains', 'within = "h"\ncontains')
+    path.write_text(text, encoding="utf-8", newline="\n")
+    done = ported(path, {"pkg/a.py": OLD})
+    assert [edit for edit, _ in done.read] == ["upstream"]
     assert "cannot hold any more" in " ".join(done.text.replace("#", " ").split())
 
 

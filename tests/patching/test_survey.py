@@ -108,6 +108,28 @@ def test_upstream_is_asked_before_a_matching_anchor() -> None:
     assert ask(patch(PLAN, upstream=(test,)), {"pkg/a.py": new}).state is State.UPSTREAM
 
 
+@pytest.mark.parametrize("within", ["plan", None])
+def test_upstream_test_follows_a_scope_that_moved(within: str | None) -> None:
+    test = UpstreamTest("pkg/a.py", "is in finish", within)
+    new = OLD.replace("return third", "return third  # is in finish")
+    old = {"pkg/a.py": OLD}
+    report = ask(patch(PLAN, upstream=(test,)), {"pkg/sub/b.py": new}, origin=old)
+    assert report.state is State.UPSTREAM
+    assert report.edits[0].lines[0].file == "pkg/sub/b.py"
+    assert report.upstream[0].file == "pkg/sub/b.py"
+    report = ask(patch(PLAN, upstream=(test,)), {"pkg/sub/b.py": OLD}, origin=old)
+    assert report.edits[0].verdict is Verdict.MOVED
+
+
+def test_upstream_test_is_not_asked_in_a_worse_namesake() -> None:
+    fixed = OLD.replace("return third", "return third  # is in finish")
+    test = UpstreamTest("pkg/a.py", "is in finish", "plan")
+    edits = (PLAN, Edit("e.c", "pkg/nvidia/ops.py", "y = 1", "y = 2"))
+    files = {"pkg/amd/x.py": fixed, "pkg/nvidia/x.py": OLD, "pkg/nvidia/ops.py": "y = 1\n"}
+    report = ask(patch(*edits, upstream=(test,)), files, origin={"pkg/a.py": OLD})
+    assert report.edits[0].verdict is Verdict.MOVED
+
+
 def test_already_applied() -> None:
     report = ask(patch(PLAN), {"pkg/a.py": OLD.replace(PLAN.find, PLAN.replace)})
     assert report.state is State.ALREADY_APPLIED

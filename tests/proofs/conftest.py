@@ -122,7 +122,7 @@ def run(module: ast.Module, names: Mapping[str, Any]) -> dict[str, Any]:
     future = ast.parse("from __future__ import annotations").body
     code = compile(ast.Module([*future, *module.body], []), "<upstream>", "exec")
     namespace = dict(names)
-    exec(code, namespace)  # noqa: S102
+    exec(code, namespace)
     return namespace
 
 

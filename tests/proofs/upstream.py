@@ -110,7 +110,7 @@ class _Finder(MetaPathFinder, Loader):
         if module.__name__ in REAL:
             file = module.__name__.replace(".", "/") + ".py"
             code = compile(self._sources.text(file, self._edits), file, "exec")
-            exec(code, vars(module))  # noqa: S102
+            exec(code, vars(module))
 
 
 @contextmanager

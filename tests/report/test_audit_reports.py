@@ -75,7 +75,7 @@ def test_json_is_stable_and_names_its_schema(tmp_path: Path) -> None:
     rendered = render(one.to_json())
     assert rendered == render(report(tmp_path).to_json()) and rendered.endswith("}\n")
     document = json.loads(rendered)
-    assert document["schema"] == "sm121-chain/audit/1"
+    assert document["schema"] == "sm121-chain/audit/2"
     assert document["worst"] == "error" and document["counts"]["error"] == 11
     assert document["requirements"] == {
         "new": [{"dependant": "b", "requirement": "c>=2", "found": "1"}],

@@ -7,6 +7,11 @@ A new rule is a function from a context to findings, its place in `RULES`, its s
 from __future__ import annotations
 
 from pipeline.audit.context import Rule
+from pipeline.audit.rules.binaries import binaries
+from pipeline.audit.rules.bytecode import bytecode
+from pipeline.audit.rules.families import families
+from pipeline.audit.rules.imports import imports
+from pipeline.audit.rules.jit import jit
 from pipeline.audit.rules.metadata import broken, duplicates, sites
 from pipeline.audit.rules.origin import origins
 from pipeline.audit.rules.patches import patches
@@ -18,6 +23,7 @@ RULES: tuple[Rule, ...] = (
     sites,
     pins,
     requirements,
+    imports,
     duplicates,
     broken,
     rows,
@@ -25,5 +31,9 @@ RULES: tuple[Rule, ...] = (
     conflicts,
     unowned,
     patches,
+    bytecode,
+    jit,
+    families,
+    binaries,
     origins,
 )

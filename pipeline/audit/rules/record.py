@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from pipeline.audit.context import Context
 from pipeline.audit.findings import NOTE, WARNING, Finding
+from pipeline.inventory.bytecode import CACHE, source_of
 from pipeline.inventory.ownership import Claim
-
-_BYTECODE = "/__pycache__/"
 
 
 def rows(context: Context) -> Iterator[Finding]:
@@ -101,7 +100,7 @@ def unowned(context: Context) -> Iterator[Finding]:
     for path in sorted(nodes):
         if not path.startswith(sites) or is_owned(path) or not nodes[path].entry.has_content:
             continue
-        if path.startswith(infos) or (_BYTECODE in path and is_owned(_source(path))):
+        if path.startswith(infos) or (CACHE in path and is_owned(source_of(path))):
             continue
         site = next(one for one in sites if path.startswith(one))
         yield context.finding(
@@ -176,12 +175,6 @@ def _modified(context: Context, claim: Claim, by: list[tuple[str, bool]] | None)
         reason=f"patch {names}" if by and exact else "",
         fix="" if by and exact else "make the edit a patch, or install the file anew",
     )
-
-
-def _source(path: str) -> str:
-    """Return the source file of a file in __pycache__ (PEP 3147)."""
-    directory, _, name = path.rpartition(_BYTECODE)
-    return f"{directory}/{name.split('.', 1)[0]}.py"
 
 
 def _name(path: str) -> str:

@@ -81,8 +81,22 @@ def _moved(context: Context, pin: LockedDistribution, one: Distribution) -> Iter
     yield context.finding(
         rule,
         one.name,
-        f"{one.spelled} {one.version} {what} the locked {pin.name} {pin.version}",
+        f"{one.spelled} {one.version} {what} the locked {pin.name} {pin.version}"
+        + "".join(f"; {cause}" for cause in _causes(context, pin, one)),
         path=one.path,
         layer=one.layer,
         fix="install the locked wheel last, without its dependencies",
+    )
+
+
+def _causes(context: Context, pin: LockedDistribution, one: Distribution) -> list[str]:
+    """Return who wants it as it is and not as it is locked: an install that walked requirements
+    has obeyed them."""
+    assert pin.version is not None
+    return sorted(
+        {
+            f"{wish.dependant.spelled} {wish.dependant.version} wants {wish}"
+            for wish in context.requirements.wishes(one.name)
+            if wish.accepts(one.version) and not wish.accepts(pin.version)
+        }
     )

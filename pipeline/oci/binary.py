@@ -39,12 +39,12 @@ def wrong_machine(start: bytes, machine: str) -> str:
     Anything but ELF is fine: launchers for other systems are data here.
     """
     found = elf_machine(start)
-    if found is None or found[2] in _NOT_HOST or found == _HOSTS[machine]:
+    if found is None or found[2] in _NOT_HOST or found == _HOSTS.get(machine):
         return ""
     bits = 64 if found[0] == _64_BIT else 32
     order = _BYTE_ORDER.get(found[1], "unknown")
     name = _NAMES.get(found[2], "unknown")
-    wanted = _HOSTS[machine][2]
+    wanted = _HOSTS[machine][2] if machine in _HOSTS else "not known here"
     return (
         f"is a {bits}-bit {order}-endian binary for e_machine {found[2]} ({name}), "
         f"the image is {machine} ({wanted})"

@@ -1,0 +1,173 @@
+"""Imports of a dependant that a moved, or an overridden, distribution does not provide.
+
+A version of another distribution than was asked for may work all the same. What shows that it does
+not, without running anything, is a module that is imported whenever the dependant is, and that no
+file of the image provides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from packaging.utils import canonicalize_name
+
+from pipeline.audit.report import INHERITED, NEW, BrokenImport, Unsatisfied
+from pipeline.audit.requirements import Requirements
+from pipeline.inventory.distributions import Inventory
+from pipeline.inventory.imports import ImportReader, import_line
+from pipeline.inventory.modules import Modules, search_path
+from pipeline.inventory.ownership import Claim, Ownership
+from pipeline.oci.view import ImageView
+
+
+@dataclass(frozen=True)
+class Imports:
+    """Imports between the distributions of an image. `below` is the parent image, if known;
+    `moved` are the distributions that are not as they were there."""
+
+    view: ImageView
+    inventory: Inventory
+    ownership: Ownership
+    requirements: Requirements
+    unsatisfied: Collection[Unsatisfied]
+    reader: ImportReader
+    below: ImageView | None
+    moved: frozenset[str]
+    _found: dict[str, list[tuple[Claim, str]]] = field(default_factory=dict, compare=False)
+
+    def broken(self, inherited: frozenset[tuple[str, str]]) -> tuple[BrokenImport, ...]:
+        """Return what cannot be imported, sorted; `inherited` is (dependant, module) of the parent.
+
+        Where a requirement is not met, every such import counts. Where it is met and the
+        distribution has moved, those count that the parent still provides: what is missing in both
+        is a module that nobody imports here, for other hardware perhaps.
+        """
+        unmet = {(one.dependant, one.target) for one in self.unsatisfied if one.found}
+        pairs = unmet | self._moved_pairs() if self.below is not None else unmet
+        wanted: dict[str, dict[str, bool]] = {}
+        for dependant, target in sorted(pairs):
+            for name in self._family(target) - {dependant}:
+                asked = wanted.setdefault(dependant, {})
+                asked[name] = asked.get(name, False) or (dependant, target) in unmet
+        found = [
+            BrokenImport(dependant, *one, INHERITED if (dependant, one[0]) in inherited else NEW)
+            for dependant, providers in sorted(wanted.items())
+            for one in self._of(dependant, providers)
+        ]
+        return tuple(sorted(found))
+
+    def _moved_pairs(self) -> set[tuple[str, str]]:
+        return {
+            (dependant.name, target)
+            for dependant, _, requirement in self.requirements.active
+            if (target := canonicalize_name(requirement.name)) in self.moved
+        }
+
+    def _family(self, name: str) -> set[str]:
+        """Return a distribution and those that it pins (==): they hold its modules with it."""
+        found: set[str] = set()
+        pending = [name]
+        while pending:
+            one = pending.pop()
+            if one not in found and one in self.inventory.by_name:
+                found.add(one)
+                pending.extend(self._pinned.get(one, ()))
+        return found
+
+    @cached_property
+    def _pinned(self) -> Mapping[str, set[str]]:
+        pinned: dict[str, set[str]] = {}
+        for dependant, _, requirement in self.requirements.active:
+            if any(one.operator == "==" for one in requirement.specifier):
+                names = pinned.setdefault(dependant.name, set())
+                names.add(canonicalize_name(requirement.name))
+        return pinned
+
+    def _of(
+        self, dependant: str, providers: Mapping[str, bool]
+    ) -> Iterator[tuple[str, str, int, int, str, str]]:
+        """Yield (module, path, line, files, missing part, provider) of broken imports."""
+        tops = {top: name for name in sorted(providers) for top in self._tops(name)}
+        for top in self._tops(dependant):
+            tops.pop(top, None)
+        if not tops:
+            return
+        users: dict[str, list[str]] = {}
+        for path, modules in self.reader.read(self.view, self._sources(dependant)):
+            for module in modules:
+                if module.partition(".")[0] in tops:
+                    users.setdefault(module, []).append(path)
+        for module, paths in sorted(users.items()):
+            part = self._modules.missing(module)
+            provider = tops[module.partition(".")[0]]
+            if part is None or not (providers[provider] or self._was_there(module)):
+                continue
+            contents = self.view.read_many(paths)
+            lines = {path: import_line(contents[path], module) for path in paths}
+            sure = [path for path in paths if lines[path] is not None]
+            if sure:
+                yield module, sure[0], lines[sure[0]] or 0, len(sure), part, provider
+
+    def _was_there(self, module: str) -> bool:
+        return self._modules_below is not None and self._modules_below.missing(module) is None
+
+    @cached_property
+    def _modules(self) -> Modules:
+        return Modules(self.view, self._directories)
+
+    @cached_property
+    def _modules_below(self) -> Modules | None:
+        if self.below is None:
+            return None
+        sites = self.inventory.sites
+        directories = [one for site in sites for one in search_path(self.below, site)]
+        return Modules(self.below, tuple(directories))
+
+    @cached_property
+    def _directories(self) -> tuple[str, ...]:
+        sites = self.inventory.sites
+        return tuple(one for site in sites for one in search_path(self.view, site))
+
+    def _tops(self, name: str) -> set[str]:
+        """Return the top-level modules of a distribution; none of one that holds no code."""
+        files = self._files(name)
+        if not any(claim.located and claim.located.entry.size for claim, _ in files):
+            return set()
+        return {inner.partition("/")[0].partition(".")[0] for _, inner in files}
+
+    def _sources(self, name: str) -> list[str]:
+        """Return source files of a distribution in packages, each of which has an `__init__`."""
+        return [
+            claim.path
+            for claim, inner in self._files(name)
+            if inner.endswith(".py") and self._is_packaged(claim.path, inner)
+        ]
+
+    def _is_packaged(self, path: str, inner: str) -> bool:
+        for _ in range(inner.count("/")):
+            path = path.rpartition("/")[0]
+            if f"{path}/__init__.py" not in self.view.tree.nodes:
+                return False
+        return True
+
+    def _files(self, name: str) -> list[tuple[Claim, str]]:
+        """Return the files that modules are made of, with their paths in the search path."""
+        if name not in self._found:
+            self._found[name] = list(self._modules_of(name))
+        return self._found[name]
+
+    def _modules_of(self, name: str) -> Iterator[tuple[Claim, str]]:
+        for claim in self.ownership.by_distribution.get(name, ()):
+            if claim.located is None or not claim.path.endswith((".py", ".so")):
+                continue
+            for prefix in self._prefixes:
+                if claim.path.startswith(prefix):
+                    yield claim, claim.path[len(prefix) :]
+                    break
+
+    @cached_property
+    def _prefixes(self) -> list[str]:
+        # The longest directory first: one can lie inside another.
+        return [f"{one}/" for one in sorted(self._directories, key=len, reverse=True)]

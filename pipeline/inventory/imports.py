@@ -1,0 +1,79 @@
+"""What a module imports whenever it is imported itself, found without running it.
+
+Only imports that start a line are read: they stand at module level under no condition. Where such a
+line is not what it seems (text of a docstring), the parser decides.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pipeline.oci.view import ImageView
+
+# "from a.b import c", "import a.b as c, d.e": absolute names only, for relative ones stay inside.
+_LINE = re.compile(rb"^(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([^\n;#]+))", re.M)
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_MAX_SOURCE = 16 * 1024 * 1024  # bytes; no module that people wrote is larger
+UNKNOWN_LINE = 0
+
+
+def dotted_imports(source: bytes) -> tuple[str, ...]:
+    """Return the dotted modules that lines of a source file import, sorted.
+
+    `import torch` is left out: whether a top-level package is there is another question.
+    """
+    found = set()
+    for one, several in _LINE.findall(source):
+        for name in [one] if one else several.split(b","):
+            text = name.split(b" as ")[0].strip().decode("ascii", "replace")
+            if _NAME.fullmatch(text):
+                found.add(text)
+    return tuple(sorted(found))
+
+
+def import_line(source: bytes, module: str) -> int | None:
+    """Return the line on which a module is imported at module level without condition, or None.
+
+    UNKNOWN_LINE when the source does not parse with this Python: an image's Python can be newer.
+    """
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return UNKNOWN_LINE
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [node.module]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        if module in names:
+            return node.lineno
+    return None
+
+
+@dataclass
+class ImportReader:
+    """Dotted imports of files; `known` holds them by the hex sha256 of the content, and grows.
+
+    Audits of a chain hand it on, so that a file is read once in the life of a line.
+    """
+
+    known: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def read(
+        self, view: ImageView, paths: Collection[str]
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield (path, dotted imports) of files of an image; what is not known is read at once."""
+        nodes = view.tree.nodes
+        entries = {path: nodes[path].entry for path in paths}
+        fitting = {path: one for path, one in entries.items() if one.size <= _MAX_SOURCE}
+        new = {one.sha256: path for path, one in fitting.items() if one.sha256 not in self.known}
+        contents: Mapping[str, bytes] = view.read_many(sorted(new.values())) if new else {}
+        for sha256, path in new.items():
+            self.known[sha256] = dotted_imports(contents[path])
+        for path in sorted(fitting):
+            yield path, self.known[fitting[path].sha256]

@@ -1,0 +1,287 @@
+"""Read a tar as a stream, strictly and in flat memory, whatever its maker meant by it.
+
+Formats: POSIX.1-2017 pax ("ustar Interchange Format", "pax Interchange Format"), and GNU tar's
+long names and base-256 numbers. `tarfile` is not for archives of others: it takes a header that is
+damaged for the end of the archive, so that what follows is not seen, and reads an extended header
+of any declared size into memory.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple, cast
+
+BLOCK = 512
+FILE, HARDLINK, SYMLINK, DIRECTORY = b"0", b"1", b"2", b"5"
+CHAR, BLOCK_DEVICE, FIFO = b"3", b"4", b"6"
+_REGULAR = (FILE, b"\0", b"7")  # also the flag of old archives, and "contiguous"
+_TYPES = (HARDLINK, SYMLINK, CHAR, BLOCK_DEVICE, DIRECTORY, FIFO)
+_LONG_NAME, _LONG_LINK = b"L", b"K"
+_PAX, _PAX_SOLARIS, _PAX_GLOBAL = b"x", b"X", b"g"
+_EXTENDED = (_LONG_NAME, _LONG_LINK, _PAX, _PAX_SOLARIS, _PAX_GLOBAL)
+_SPARSE = b"S"
+_POSIX = b"ustar\0"
+_MAX_EXTENDED = 1024 * 1024  # bytes of an extended header; real ones have some hundred
+_MAX_CHAIN = 16  # extended headers before one entry; real entries have three at most
+MAX_ENTRIES = 1_000_000
+_COPY = 1024 * 1024
+
+
+class TarFault(ValueError):
+    """The archive is damaged, or is made to mislead; says how."""
+
+
+class Member(NamedTuple):
+    """An entry. `type` is one of this module's flags, `offset` where its data starts in the tar.
+
+    Names are UTF-8; other bytes are kept as surrogates (PEP 383).
+    """
+
+    name: str
+    type: bytes
+    mode: int
+    uid: int
+    gid: int
+    size: int
+    mtime: int
+    link: str
+    offset: int
+
+
+class _Stream(io.RawIOBase):
+    """The data of one member."""
+
+    def __init__(self, tar: _Source, size: int):
+        self._tar = tar
+        self.left = size
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        size = self.left if size < 0 else min(size, self.left)
+        data = self._tar.exactly(size)
+        self.left -= len(data)
+        return data
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Source:
+    """Reads from a stream that may return less than it is asked for, and counts."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self._end = 0
+        self.position = 0
+        if file.seekable():  # a file: what nobody reads is jumped over
+            here = file.tell()
+            self._end = file.seek(0, os.SEEK_END)
+            file.seek(here)
+
+    def upto(self, size: int) -> bytes:
+        data = self._file.read(size)
+        if 0 < len(data) < size:
+            parts = [data]
+            missing = size - len(data)
+            while missing and (more := self._file.read(missing)):
+                parts.append(more)
+                missing -= len(more)
+            data = b"".join(parts)
+        self.position += len(data)
+        return data
+
+    def exactly(self, size: int) -> bytes:
+        data = self.upto(size)
+        if len(data) != size:
+            raise TarFault("it ends inside an entry")
+        return data
+
+    def skip(self, size: int) -> None:
+        if self._end and size > BLOCK:
+            if self._file.tell() + size > self._end:
+                raise TarFault("it ends inside an entry")
+            self._file.seek(size, os.SEEK_CUR)
+            self.position += size
+            return
+        while size:
+            size -= len(self.exactly(min(size, _COPY)))
+
+
+class _Extended:
+    """What extended headers say of the entry that follows them."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self.link: str | None = None
+        self.size: int | None = None
+        self.mtime: int | None = None
+        self.count = 0
+
+    def take(self, kind: bytes, data: bytes) -> None:
+        self.count += 1
+        if self.count > _MAX_CHAIN:
+            raise TarFault("extended headers follow each other without end")
+        if kind == _LONG_NAME:
+            self.name = _text(data)
+        elif kind == _LONG_LINK:
+            self.link = _text(data)
+        else:
+            self._records(kind, data)
+
+    def _records(self, kind: bytes, data: bytes) -> None:
+        while data:
+            length, space, _ = data.partition(b" ")
+            size = int(length) if space and length.isdigit() and len(length) < 8 else 0
+            record, data = data[:size], data[size:]
+            key, equals, value = record[len(length) + 1 : -1].partition(b"=")
+            if not equals or len(record) != size or not record.endswith(b"\n"):
+                raise TarFault("a pax header holds no records")
+            self._set(key, value, everywhere=kind == _PAX_GLOBAL)
+
+    def _set(self, key: bytes, value: bytes, *, everywhere: bool) -> None:
+        if key.startswith(b"GNU.sparse."):
+            raise TarFault("it holds a sparse file, which no layer needs")
+        if key not in (b"path", b"linkpath", b"size", b"mtime"):
+            return
+        if everywhere:
+            if key != b"mtime":
+                raise TarFault(f"a global pax header gives every entry one {key.decode()}")
+        elif key == b"path":
+            self.name = _text(value, whole=True)
+        elif key == b"linkpath":
+            self.link = _text(value, whole=True)
+        elif key == b"size":
+            self.size = _decimal(value)
+        else:
+            self.mtime = _seconds(value)
+
+
+def read_tar(file: BinaryIO) -> Iterator[tuple[Member, BinaryIO | None]]:
+    """Yield every entry, and the stream of its data for a file; unread data is passed over.
+
+    After the last entry, the end of the archive has been read and what follows it not. Raises
+    TarFault.
+    """
+    source = _Source(file)
+    extended = _Extended()
+    entries = 0
+    while header := source.upto(BLOCK):
+        if len(header) < BLOCK:
+            raise TarFault("it ends inside a header")
+        if not header.strip(b"\0"):
+            if source.upto(BLOCK).strip(b"\0"):
+                raise TarFault("something follows the first half of its end")
+            if extended.count:
+                raise TarFault("an extended header has no entry")
+            return
+        kind = header[156:157]
+        _check(header)
+        size = _number(header[124:136], "size")
+        if kind in _EXTENDED:
+            if size > _MAX_EXTENDED:
+                raise TarFault(f"an extended header declares {size} bytes")
+            data = source.exactly(size)
+            source.skip(-size % BLOCK)
+            extended.take(kind, data)
+            continue
+        entries += 1
+        if entries > MAX_ENTRIES:
+            raise TarFault(f"it has more than {MAX_ENTRIES} entries")
+        member = _member(header, kind, size, extended, source.position)
+        extended = _Extended()
+        if member.type != FILE:
+            yield member, None
+            continue
+        stream = _Stream(source, member.size)
+        yield member, cast(BinaryIO, stream)
+        source.skip(stream.left)
+        source.skip(-member.size % BLOCK)
+    if extended.count:
+        raise TarFault("an extended header has no entry")
+    if not source.position:
+        raise TarFault("it is empty")
+
+
+def _check(header: bytes) -> None:
+    """Hold a header against its checksum: sums of bytes, by old programs of signed ones."""
+    said = _number(header[148:156], "checksum")
+    found = sum(header) - sum(header[148:156]) + 8 * 0x20
+    if found == said:
+        return
+    high = sum(byte >= 0x80 for byte in header[:148] + header[156:])
+    if found - 256 * high != said:
+        raise TarFault("a header is damaged: wrong checksum")
+
+
+def _member(header: bytes, kind: bytes, size: int, extended: _Extended, position: int) -> Member:
+    name = _text(header[:100])
+    prefix = _text(header[345:500]) if header[257:263] == _POSIX else ""
+    if prefix:
+        name = f"{prefix}/{name}"
+    if extended.name is not None:
+        name = extended.name
+    if kind in _REGULAR:
+        kind = DIRECTORY if kind == b"\0" and name.endswith("/") else FILE
+    elif kind == _SPARSE:
+        raise TarFault("it holds a sparse file, which no layer needs")
+    elif kind not in _TYPES:
+        raise TarFault(f"entry {name!r} has unknown type {kind!r}")
+    if extended.size is not None:
+        size = extended.size
+    mtime = _number(header[136:148], "mtime", negative=True)
+    return Member(
+        name=name,
+        type=kind,
+        mode=_number(header[100:108], "mode") & 0o7777,
+        uid=_number(header[108:116], "uid", negative=True),
+        gid=_number(header[116:124], "gid", negative=True),
+        # What is no file has no data, whatever its header declares: as Go's and Python's readers.
+        size=size if kind == FILE else 0,
+        mtime=mtime if extended.mtime is None else extended.mtime,
+        link=_text(header[157:257]) if extended.link is None else extended.link,
+        offset=position,
+    )
+
+
+def _text(data: bytes, *, whole: bool = False) -> str:
+    """Return a name; it ends at the first NUL, and a pax record's must not have one."""
+    name, nul, _ = data.partition(b"\0")
+    if whole and nul:
+        raise TarFault("a name holds a NUL")
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _number(field: bytes, what: str, *, negative: bool = False) -> int:
+    """Return an octal number, or one in base 256, of which the first bit is set."""
+    if field[0] & 0x80:
+        value = int.from_bytes(field, "big", signed=True)
+        # The first bit only marks the form; of a positive number it is no sign.
+        if field[0] == 0x80:
+            value = int.from_bytes(field[1:], "big")
+    else:
+        digits = field.partition(b"\0")[0].strip(b" ")
+        if digits.strip(b"01234567"):
+            raise TarFault(f"a header has {digits!r} as its {what}")
+        value = int(digits, 8) if digits else 0
+    if value < 0 and not negative:
+        raise TarFault(f"a header has a negative {what}")
+    return value
+
+
+def _decimal(value: bytes) -> int:
+    if not value.isdigit() or len(value) > 19:
+        raise TarFault(f"a pax header has {value[:32]!r} as its size")
+    return int(value)
+
+
+def _seconds(value: bytes) -> int:
+    whole = value.partition(b".")[0]
+    if not whole.removeprefix(b"-").isdigit() or len(whole) > 19:
+        raise TarFault(f"a pax header has {value[:32]!r} as its mtime")
+    return int(whole)

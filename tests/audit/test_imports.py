@@ -1,0 +1,164 @@
+"""An override, or a moved distribution, that breaks an import of a dependant."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.audit.expectation import LedgerEntry
+from pipeline.audit.report import AuditReport
+from pipeline.audit.run import audit
+from pipeline.oci.view import LayersView
+from tests.audit.images import GONE, SITE, Content, distribution, expect, image
+
+DSL = "nvidia_cutlass_dsl/dsl_packages/cutlass"
+PTH = (
+    "import sys, os, nvidia_cutlass_dsl; sys.path.insert(0, "
+    "os.path.join(nvidia_cutlass_dsl.__path__[0], 'dsl_packages'))"
+)
+
+
+def cutlass(version: str, *modules: str, init: str = "A = 1\n") -> dict[str, Content]:
+    """The family as upstream cuts it: a distribution that holds a .pth alone, and its libs."""
+    files = {f"{DSL}/__init__.py": "A = 1\n", f"{DSL}/base_dsl/__init__.py": init}
+    files |= {f"{DSL}/base_dsl/{name}.py": "class Arch: ...\n" for name in modules}
+    return distribution(
+        "nvidia-cutlass-dsl",
+        version,
+        {"nvidia_cutlass_dsl.pth": PTH},
+        requires=[f"nvidia-cutlass-dsl-libs-core=={version}"],
+    ) | distribution("nvidia-cutlass-dsl-libs-core", version, files)
+
+
+def quack(source: str, wants: str = ">=4.7", version: str = "0.6.5") -> dict[str, Content]:
+    files = {"quack/__init__.py": "", "quack/softmax.py": source}
+    requires = [f"nvidia-cutlass-dsl{wants}"]
+    return distribution("quack-kernels", version, files, requires=requires)
+
+
+IMPORT = "import torch\nfrom cutlass.base_dsl.enums import Arch\n"
+OVERRIDE = LedgerEntry(
+    "nvidia-cutlass-dsl==4.6.2", ("quack-kernels 0.6.5 wants >=4.7",), "proven so"
+)
+REMOVED: dict[str, Content] = {
+    f"{SITE}/nvidia_cutlass_dsl-4.7.1.dist-info": GONE,
+    f"{SITE}/nvidia_cutlass_dsl_libs_core-4.7.1.dist-info": GONE,
+    f"{SITE}/{DSL}/base_dsl/enums.py": GONE,
+}
+
+
+def report(view: LayersView, below: LayersView | None = None, **more: object) -> AuditReport:
+    expected = expect(**more)  # type: ignore[arg-type]
+    parent = audit(below, expected).baseline if below else None
+    return audit(view, expected, parent=parent, below=below)
+
+
+def broken(view: LayersView, below: LayersView | None = None, **more: object) -> list[str]:
+    found = [one for one in report(view, below, **more).findings if one.rule == "import-broken"]
+    return [f"{one.severity} {one.subject}: {one.message}" for one in found]
+
+
+def test_an_override_that_the_ledger_intends_is_caught_by_the_import_that_it_breaks(
+    tmp_path: Path,
+) -> None:
+    view = image(tmp_path, quack(IMPORT) | cutlass("4.6.2", "arch"))
+    found = report(view, ledger=(OVERRIDE,))
+    assert [(one.rule, one.severity) for one in found.findings] == [
+        ("import-broken", "error"),
+        ("requirement-unsatisfied", "note"),
+    ]
+    assert found.findings[0].path == f"{SITE}/quack/softmax.py"
+    assert found.findings[0].message == (
+        "softmax.py line 2 import cutlass.base_dsl.enums; cutlass.base_dsl.enums is not in the "
+        "image, where nvidia-cutlass-dsl-libs-core is at 4.6.2"
+    )
+    there = image(tmp_path, quack(IMPORT) | cutlass("4.6.2", "enums"))
+    assert broken(there, ledger=(OVERRIDE,)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "try:\n    from cutlass.base_dsl.enums import Arch\nexcept ImportError:\n    Arch = None\n",
+        "if TYPE:\n    import cutlass.base_dsl.enums\n",
+        "def f():\n    import cutlass.base_dsl.enums\n",
+        '"""Use it so:\n\nfrom cutlass.base_dsl.enums import Arch\n"""\n',
+        "from .cutlass.base_dsl.enums import Arch\n",
+        "from cutlass.base_dsl import enums\n",  # may be an attribute
+        "import cutlassed.base_dsl.enums, cutlass\n",
+        "# from cutlass.base_dsl.enums import Arch\n",
+    ],
+)
+def test_what_is_conditional_or_only_looks_like_an_import(tmp_path: Path, source: str) -> None:
+    assert broken(image(tmp_path, quack(source) | cutlass("4.6.2", "arch"))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os, cutlass.base_dsl.enums as e  # x\n",
+        "from  cutlass.base_dsl.enums import (\n A)\n",
+    ],
+)
+def test_other_ways_to_write_it(tmp_path: Path, source: str) -> None:
+    assert len(broken(image(tmp_path, quack(source) | cutlass("4.6.2")))) == 1
+
+
+@pytest.mark.parametrize(
+    "init", ["import sys\nsys.modules['x'] = 1\n", "__path__.append('/elsewhere')\n"]
+)
+def test_packages_that_make_modules_at_run_time_are_believed(tmp_path: Path, init: str) -> None:
+    assert broken(image(tmp_path, quack(IMPORT) | cutlass("4.6.2", init=init))) == []
+
+
+def test_extensions_and_namespace_packages_provide_modules(tmp_path: Path) -> None:
+    view = image(
+        tmp_path,
+        quack("import cutlass.base_dsl._ir.inner\nimport cutlass.space.mod\nimport cutlass.no\n")
+        | cutlass("4.6.2")
+        | {
+            f"{SITE}/{DSL}/base_dsl/_ir.cpython-312-aarch64-linux-gnu.so": "\x7fELF",
+            f"{SITE}/{DSL}/space/mod.py": "",
+        },
+    )
+    assert [one.split(";")[1] for one in broken(view)] == [
+        " cutlass.no is not in the image, where nvidia-cutlass-dsl-libs-core is at 4.6.2"
+    ]
+
+
+def test_files_that_are_in_no_package_are_data(tmp_path: Path) -> None:
+    data = distribution(
+        "quack-kernels",
+        "0.6.5",
+        {"quack/__init__.py": "", "quack/data/bench.py": IMPORT},
+        requires=["nvidia-cutlass-dsl>=4.7"],
+    )
+    assert broken(image(tmp_path, data | cutlass("4.6.2"))) == []
+
+
+def test_a_requirement_that_is_met_breaks_only_by_a_move(tmp_path: Path) -> None:
+    below = image(tmp_path, quack(IMPORT, ">=4.5") | cutlass("4.7.1", "enums"))
+    moved = image(
+        tmp_path,
+        quack(IMPORT, ">=4.5") | cutlass("4.7.1", "enums"),
+        REMOVED | cutlass("4.6.2", "arch"),
+    )
+    assert broken(below) == []
+    assert broken(moved) == []  # nobody asked for more, and there is nothing to compare with
+    assert [one[:20] for one in broken(moved, below)] == ["error quack-kernels:"]
+    # What neither has is imported by nobody here.
+    missing = quack("import cutlass.rubin\n", ">=4.5")
+    old = image(tmp_path, missing | cutlass("4.7.1", "enums"))
+    new = image(tmp_path, missing | cutlass("4.7.1", "enums"), REMOVED | cutlass("4.6.2"))
+    assert broken(new, old) == []
+
+
+def test_what_the_parent_has_too_is_a_warning(tmp_path: Path) -> None:
+    both = quack(IMPORT) | cutlass("4.6.2", "arch")
+    below, view = image(tmp_path, both), image(tmp_path, both, {"other": ""})
+    assert [one.split(":")[0] for one in broken(view, below)] == ["warning quack-kernels"]
+
+
+def test_a_source_for_a_newer_python_is_a_warning(tmp_path: Path) -> None:
+    view = image(tmp_path, quack(IMPORT + "def f(:\n") | cutlass("4.6.2"))
+    (found,) = broken(view)
+    assert found.startswith("warning") and "does not parse here" in found

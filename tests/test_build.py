@@ -403,3 +403,30 @@ def test_a_stage_that_edits_the_same_file_elsewhere_is_fine(line: Line) -> None:
     )
     # what the later stage found is what the earlier one left
     assert file["before"] == v1["files"][0]["after"] != file["after"]
+
+
+SIGN = """
+name = "upstream-shift"
+title = "Shift is upstream"
+why = "The release has it."
+upstream = ""
+distribution = "vllm"
+[[variants]]
+for = "vllm==0.30.*"
+[[variants.upstream]]
+file = "vllm/model.py"
+within = "shift"
+contains = "return x + 1"
+"""
+
+
+def test_what_a_release_has_is_looked_for_in_later_stages_too(line: Line) -> None:
+    line.patch("upstream-shift.toml", SIGN)
+    line.edit("stages/v04-tile.toml", '"tile"', '"upstream-shift", "tile"')
+    assert build(line).returncode == 0
+    facts = json.loads(
+        read_image(line.root / "dist", "sm121-v4").read("usr/share/sm121-chain/stages/v4.json")
+    )
+    assert [patch["outcome"] for patch in facts["patches"]] == ["upstream", "applied"]
+    later(line, "shift", "return x + 1", "return x + 2")
+    refused(build(line), 1, "the audit of v5", "patch-lost", "upstream-shift")

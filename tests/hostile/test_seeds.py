@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import lzma
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 
 from pipeline.audit.requirements import parse_requirement
 from pipeline.audit.run import audit
@@ -123,6 +128,59 @@ def test_the_sound_ones_are_taken(tmp_path: Path) -> None:
     path = alone(tmp_path / "only", seeds.SOUND_DEB)
     Deb(path).walk(lambda member, stream: names.append(member.name))
     assert len(names) == 6
+
+
+BOMB = bytes(128 * 1024 * 1024)
+
+
+def test_a_wheel_that_is_a_bomb_takes_flat_memory(tmp_path: Path) -> None:
+    record = f"zeros,sha256={_base64(BOMB)},{len(BOMB)}\n".encode()
+    for file in ("METADATA", "WHEEL"):
+        data = seeds.META if file == "METADATA" else seeds.WHEEL
+        record += f"{seeds.INFO}/{file},sha256={_base64(data)},{len(data)}\n".encode()
+    record += f"{seeds.INFO}/RECORD,,\n".encode()
+    path = alone(tmp_path, seeds.wheel(("zeros", BOMB), record=record))
+    assert path.stat().st_size < 1024 * 1024
+
+    def install() -> None:
+        with LayerWriter(tmp_path / "layer", epoch=0, level=1) as writer:
+            install_wheel(path, "demo-1.0-py3-none-any.whl", writer, Target())
+            assert writer.get("usr/local/lib/python3.11/dist-packages/zeros")
+            writer.close()
+
+    bounded(install)
+
+
+def test_metadata_that_is_a_bomb_is_refused_unread(tmp_path: Path) -> None:
+    path = alone(tmp_path, seeds.wheel(record=BOMB))
+
+    def install() -> None:
+        with LayerWriter(tmp_path / "layer", epoch=0, level=1) as writer:
+            install_wheel(path, "demo-1.0-py3-none-any.whl", writer, Target())
+
+    refused(install, "larger than any such file")
+
+
+@pytest.mark.parametrize("end", ["", ".gz", ".xz", ".zst"])
+def test_a_deb_that_is_a_bomb_takes_flat_memory(tmp_path: Path, end: str) -> None:
+    pack: Callable[[bytes], bytes] = {
+        "": bytes,
+        ".gz": gzip.compress,
+        ".xz": lambda data: lzma.compress(data, preset=0),
+        ".zst": zstandard.ZstdCompressor().compress,
+    }[end]
+    path = alone(tmp_path, seeds.deb(pack(seeds.entry(BOMB, name=b"./zeros") + seeds.END), end))
+
+    def unpack() -> None:
+        with LayerWriter(tmp_path / "layer", epoch=0, level=1) as writer:
+            Unpacker(writer, lambda name: False).add("demo", Deb(path))
+            writer.close()
+
+    bounded(unpack)
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
 
 
 @pytest.mark.parametrize("fault", sorted(seeds.RECORDS))

@@ -130,7 +130,7 @@ def test_the_sound_ones_are_taken(tmp_path: Path) -> None:
     assert len(names) == 6
 
 
-BOMB = bytes(128 * 1024 * 1024)
+BOMB = bytes(96 * 1024 * 1024)
 
 
 def test_a_wheel_that_is_a_bomb_takes_flat_memory(tmp_path: Path) -> None:

@@ -88,6 +88,15 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Run the property tests of every reader with many more examples (an hour or so)."""
+    locked(session, "run", "test")
+    session.run(
+        "python", "-m", "pytest", "tests/hostile", "--hypothesis-profile=fuzz", *session.posargs
+    )
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check style and format with ruff."""
     locked(session, "run")

@@ -53,10 +53,11 @@ def run(args: argparse.Namespace) -> int:
     check_zstd(lock.zstd.library)
     plan = make_plan(lock, project.chain, project.patches, base=args.base, to=args.to)
     house = Wheelhouse(default_cache())
+    # Before anything is fetched: a directory that is refused is refused at once.
+    layout = LayoutWriter(args.out, Trust(house.cache))
     began = time.monotonic()
     _fetch(plan, project, house, args)
     engine = LocalEngine(house.cache, args.jobs)
-    layout = LayoutWriter(args.out, Trust(house.cache))
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
         assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
         try:

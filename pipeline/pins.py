@@ -52,9 +52,7 @@ def load_lock(path: Path) -> Lock:
         FaultyFile: the file has faults; the error holds all of them.
         OutsideTrouble: the file cannot be read.
     """
-    document = read_toml(
-        path, missing="run this in a checkout of the project, or name a lock of it with --line"
-    )
+    document = read_toml(path, missing="run this in a checkout, or name a lock of it with --line")
     faults: list[Fault] = []
     root = Table(document, "", faults)
     ours = root.table("tool", required=False).table(TOOL)

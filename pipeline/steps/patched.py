@@ -59,7 +59,7 @@ def _refusal(evaluation: Evaluation, twice: Sequence[str]) -> Refusal:
     return Refusal(
         "the patches of this stage do not fit; nothing was applied",
         details=details,
-        hint="`show` tells which stages below edit the same files, `patches check` where the text is",
+        hint="`show` tells what the stages below edit, `patches check` where the text is",
     )
 
 

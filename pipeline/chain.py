@@ -8,23 +8,34 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
 from pipeline.errors import Fault, FaultyFile, UsageError
+from pipeline.toml import parse_toml
 
 ROOT = "base"
+BASE_TAG = "sm121-base"
 BASES = ("wheels", "day0")
 BUILT, HELD, UPSTREAM, NOT_APPLICABLE = "built", "held", "upstream", "not-applicable"
 _STATES = (BUILT, HELD, UPSTREAM, NOT_APPLICABLE)
 
-_NAME = re.compile(r"v[1-9][0-9]*")
+_NAME = re.compile(r"v[1-9][0-9]{0,5}")
 # distribution-spec 1.1, "Pulling manifests": the grammar of a tag.
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _MODE = re.compile(r"0[0-7]{3}")
+# A container runtime puts its own there, so a file of the image would never be seen.
+_RUNTIMES = ("/proc", "/sys", "/dev", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
+_OURS = "/usr/share/sm121-chain"
+_MOST_PART, _MOST_PATH = 255, 4095  # NAME_MAX and PATH_MAX of Linux, in bytes
+_VARIABLE = re.compile(r"[^\s=\0]+")
+_WORDS: dict[type, str] = {str: "a string", list: "an array", dict: "a table"}
 _KEYS: dict[str, type] = {
     "name": str,
     "title": str,
@@ -50,12 +61,16 @@ _CHECKS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Payload:
-    """A file that a stage adds: `source` beside the stages, absolute `destination` in the image."""
+    """A file that a stage adds: its bytes, and the absolute `destination` in the image."""
 
-    source: Path
+    data: bytes
     destination: str
     mode: int
-    sha256: str
+
+    @property
+    def sha256(self) -> str:
+        """Hex sha256 of the bytes."""
+        return hashlib.sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -113,8 +128,10 @@ class Chain:
         if name not in self.stages:
             known = ", ".join(self.stages)
             raise UsageError(f"no stage {name!r}", hint=f"the stages are: {known}")
-        stage = self.stages[name]
-        return (*self.path(stage.parent), stage)
+        path = [self.stages[name]]
+        while path[-1].parent != ROOT:
+            path.append(self.stages[path[-1].parent])
+        return tuple(reversed(path))
 
     def groups(self, name: str) -> tuple[str, ...]:
         """Return the lock groups on the path of a stage, the oldest first."""
@@ -148,9 +165,12 @@ def load_chain(directory: Path) -> Chain:
 
 def _read_stage(file: Path, faults: list[Fault]) -> Stage | None:
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        faults.append(Fault(file.name, f"no valid TOML: {error}"))
+        data = parse_toml(file)
+    except FaultyFile as faulty:
+        faults += [Fault(f"{file.name}: {f.where}".rstrip(": "), f.problem) for f in faulty.faults]
+        return None
+    except OSError as error:
+        faults.append(Fault(file.name, f"cannot be read: {error.strerror}"))
         return None
     found = [Fault(f"{file.name}: {where}", problem) for where, problem in _shape_faults(data)]
     if found:
@@ -158,13 +178,13 @@ def _read_stage(file: Path, faults: list[Fault]) -> Stage | None:
         return None
     payloads = []
     for number, item in enumerate(data.get("files", ())):
-        source = file.parent / item["source"]
-        if source.is_file():
-            digest = hashlib.sha256(source.read_bytes()).hexdigest()
-            mode = int(item.get("mode", "0644"), 8)
-            payloads.append(Payload(source, item["destination"], mode, digest))
+        try:
+            content = _content(file.parent, item["source"])
+        except ValueError as error:
+            faults.append(Fault(f"{file.name}: files[{number}].source", str(error)))
         else:
-            faults.append(Fault(f"{file.name}: files[{number}].source", f"no file {source}"))
+            mode = int(item.get("mode", "0644"), 8)
+            payloads.append(Payload(content, item["destination"], mode))
     return Stage(
         name=data["name"],
         title=data["title"],
@@ -188,6 +208,22 @@ def _read_stage(file: Path, faults: list[Fault]) -> Stage | None:
     )
 
 
+def _content(directory: Path, name: str) -> bytes:
+    """Return the bytes of a file below `directory`. Raises ValueError that says what is wrong."""
+    path = directory / name
+    if "\0" in name or ".." in path.parts or Path(name).is_absolute():
+        raise ValueError(f"{name!r} must be relative and may not climb")
+    try:
+        if not path.resolve(strict=True).is_relative_to(directory.resolve()):
+            raise ValueError(f"{name!r} is a link that leaves {directory}")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ValueError(f"{name!r} is no file")
+        return path.read_bytes()
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links, before Python 3.13
+        problem = error.strerror if isinstance(error, OSError) else "a loop of links"
+        raise ValueError(f"{name!r} cannot be read: {problem}") from error
+
+
 def _shape_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key in _REQUIRED:
         if key not in data:
@@ -196,14 +232,18 @@ def _shape_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if key not in _KEYS:
             yield key, f"unknown key; known are {', '.join(_KEYS)}"
         elif not isinstance(value, _KEYS[key]):
-            yield key, f"must be a {_KEYS[key].__name__}"
+            yield key, f"must be {_WORDS[_KEYS[key]]}"
         elif isinstance(value, str) and not value.strip():
             yield key, "is empty"
-    name, tag = data.get("name"), data.get("tag")
+    name, tag, title = data.get("name"), data.get("tag"), data.get("title")
     if isinstance(name, str) and name.strip() and not _NAME.fullmatch(name):
         yield "name", f"{name!r} is not v and a number"
     if isinstance(tag, str) and tag.strip() and not _TAG.fullmatch(tag):
         yield "tag", f"{tag!r} is no tag: letters, digits, '_', '.', '-', at most 128"
+    elif tag == BASE_TAG:
+        yield "tag", f"{tag!r} is the base's"
+    if isinstance(title, str) and not title.isprintable():
+        yield "title", "must be one line without control characters"
     yield from _string_faults("patches", data.get("patches"))
     for key in ("env", "labels"):
         value = data.get(key)
@@ -211,6 +251,12 @@ def _shape_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             for inner, text in value.items():
                 if not isinstance(text, str):
                     yield f"{key}.{inner}", "must be a string"
+                elif "\0" in text:
+                    yield f"{key}.{inner}", "holds a NUL character"
+                if key == "env" and not _VARIABLE.fullmatch(inner):
+                    yield f"{key}.{inner!r}", "is no name of a variable: no '=', no white space"
+                elif not inner.strip() or not inner.isprintable():
+                    yield f"{key}.{inner!r}", "is no name of a label"
     yield from _file_faults(data.get("files"))
     yield from _check_faults(data.get("checks"))
     yield from _status_faults(data.get("status"))
@@ -221,6 +267,8 @@ def _string_faults(key: str, value: Any) -> Iterator[tuple[str, str]]:
         for number, item in enumerate(value):
             if not isinstance(item, str):
                 yield f"{key}[{number}]", "must be a string"
+            elif item in value[:number]:
+                yield f"{key}[{number}]", f"{item!r} stands twice"
 
 
 def _tables(key: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
@@ -230,6 +278,7 @@ def _tables(key: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | Non
 
 
 def _file_faults(value: Any) -> Iterator[tuple[str, str]]:
+    taken: list[str] = []
     for where, item in _tables("files", value):
         if item is None:
             yield where, "must be a table"
@@ -240,25 +289,62 @@ def _file_faults(value: Any) -> Iterator[tuple[str, str]]:
             if not isinstance(item.get(key), str):
                 yield f"{where}.{key}", "must be a string"
         destination = item.get("destination")
-        if isinstance(destination, str) and (
-            not destination.startswith("/") or ".." in destination.split("/")
-        ):
-            yield f"{where}.destination", "must be an absolute path in the image without '..'"
-        if not _MODE.fullmatch(str(item.get("mode", "0644"))):
-            yield f"{where}.mode", 'must be four octal digits, as "0644"'
+        if isinstance(destination, str):
+            problem = _destination_problem(destination)
+            for other in taken:
+                if f"{destination}/".startswith(f"{other}/") or other.startswith(f"{destination}/"):
+                    problem = problem or f"{destination} and {other} cannot both be files"
+            if problem:
+                yield f"{where}.destination", problem
+            taken.append(destination)
+        mode = item.get("mode", "0644")
+        if not isinstance(mode, str) or not _MODE.fullmatch(mode):
+            yield f"{where}.mode", 'must be a string of four octal digits, as "0644"'
+
+
+def _destination_problem(path: str) -> str:
+    """Return why a file of a stage cannot be at this path of the image; "" if it can."""
+    parts = path.split("/")
+    if parts[0] or len(parts) < 2 or {"", ".", ".."} & {*parts[1:]} or not path.isprintable():
+        return f"{path!r} is no absolute path in its one spelling, without '.', '..' and '//'"
+    if any(part.startswith(".wh.") for part in parts):
+        return f"{path!r}: in a layer, names that start with .wh. mean that something goes"
+    if len(path.encode()) > _MOST_PATH or any(len(part.encode()) > _MOST_PART for part in parts):
+        return f"the path is too long: {_MOST_PART} bytes a part, {_MOST_PATH} in all"
+    for place in _RUNTIMES:
+        if f"{path}/".startswith(f"{place}/"):
+            return f"{path!r} would not be seen: a container runtime puts its own at {place}"
+    if f"{path}/".startswith(f"{_OURS}/"):
+        return f"{path!r}: {_OURS} is for what the build itself records"
+    return ""
 
 
 def _check_faults(value: Any) -> Iterator[tuple[str, str]]:
     for where, item in _tables("checks", value):
         kind = item.get("kind") if item is not None else None
-        if item is None or kind not in _CHECKS:
+        if item is None or not isinstance(kind, str) or kind not in _CHECKS:
             yield f"{where}.kind", f"must be one of {', '.join(_CHECKS)}"
             continue
         for key in item.keys() - {"kind", *_CHECKS[kind]}:
             yield f"{where}.{key}", f"unknown key for kind {kind}"
         for key in _CHECKS[kind]:
-            if not isinstance(item.get(key), str):
-                yield f"{where}.{key}", "must be a string"
+            text = item.get(key)
+            if not isinstance(text, str) or not text:
+                yield f"{where}.{key}", "must be a string with something in it"
+            elif key == "file" and {"", ".", ".."} & {*text.split("/")}:
+                yield f"{where}.{key}", f"{text!r} must be relative and in its one spelling"
+            elif key == "version" and not _is_version(text):
+                yield f"{where}.{key}", f"{text!r} is no version"
+            elif key == "distribution" and canonicalize_name(text) != text:
+                yield f"{where}.{key}", f"{text!r} is spelled {canonicalize_name(text)!r}"
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 def _status_faults(value: Any) -> Iterator[tuple[str, str]]:
@@ -270,8 +356,14 @@ def _status_faults(value: Any) -> Iterator[tuple[str, str]]:
             yield where, f"unknown base; known are {', '.join(BASES)}"
         elif not isinstance(item, dict) or item.get("state") not in _STATES:
             yield f"{where}.state", f"must be one of {', '.join(_STATES)}"
-        elif item["state"] != BUILT and not str(item.get("reason", "")).strip():
-            yield f"{where}.reason", f"a stage that is {item['state']} says why"
+        else:
+            for key in item.keys() - {"state", "reason"}:
+                yield f"{where}.{key}", "unknown key; known are state, reason"
+            reason = item.get("reason", "")
+            if not isinstance(reason, str):
+                yield f"{where}.reason", "must be a string"
+            elif item["state"] != BUILT and not reason.strip():
+                yield f"{where}.reason", f"a stage that is {item['state']} says why"
 
 
 def _graph_faults(stages: Sequence[Stage], *, complete: bool) -> Iterator[Fault]:

@@ -5,11 +5,12 @@ Nothing here needs a network or an engine, and nothing is run: `show` prints wha
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.chain import BUILT, HELD, ROOT, Chain, Stage
+from pipeline.chain import BASE_TAG, BUILT, HELD, ROOT, Chain, Stage
 from pipeline.errors import Refusal, UsageError
 from pipeline.expectations import expectation_params, known_params
 from pipeline.graph import FileInput, Plan, PlannedImage, Step
@@ -18,7 +19,6 @@ from pipeline.patching.model import Patch
 from pipeline.patching.wire import patch_to_json
 from pipeline.pins import Base, Lock, LockedWheel
 
-BASE_TAG = "sm121-base"
 # A wheel of this size (bytes) has a layer of its own in the base, the others share one. Decided by
 # size alone: a new stage that moves a package must not change how the base is cut.
 OWN_LAYER = 16_000_000
@@ -216,7 +216,7 @@ class _Planner:
                             "destination": payload.destination.lstrip("/"),
                             "mode": payload.mode,
                             "sha256": payload.sha256,
-                            "text": payload.source.read_text(encoding="utf-8"),
+                            "base64": base64.b64encode(payload.data).decode("ascii"),
                         }
                         for payload in stage.files
                     ],

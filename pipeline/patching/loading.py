@@ -6,7 +6,6 @@ Besides types and unknown keys it refuses edits that could not be told from drif
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,6 +16,7 @@ from packaging.utils import InvalidName, canonicalize_name
 
 from pipeline.errors import Fault, FaultyFile
 from pipeline.patching.model import Edit, Patch, UpstreamTest, Variant
+from pipeline.toml import parse_toml
 
 _PATCH_KEYS = {"name", "title", "why", "upstream", "distribution", "variants"}
 _VARIANT_KEYS = {"for", "upstream", "edits"}
@@ -49,14 +49,9 @@ def load_patches(directory: Path) -> dict[str, Patch]:
 def load_patch(path: Path) -> Patch:
     """Reads one patch. Raises FaultyFile with every fault, each with its path in the file."""
     try:
-        # tomllib reads CRLF as LF, so a checkout's line ends never change an anchor
-        data = tomllib.loads(path.read_bytes().decode("utf-8"))
+        data = parse_toml(path)
     except OSError as error:
         raise FaultyFile(str(path), [Fault("", error.strerror or "cannot be read")]) from error
-    except UnicodeDecodeError as error:
-        raise FaultyFile(str(path), [Fault("", f"not UTF-8 at byte {error.start}")]) from error
-    except tomllib.TOMLDecodeError as error:
-        raise FaultyFile(str(path), [Fault("", f"not TOML: {error}")]) from error
     reader = _Reader(path)
     patch = reader.patch(data)
     if reader.faults:

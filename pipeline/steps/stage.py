@@ -9,6 +9,7 @@ All or nothing: every fault of every patch and check is in one Refusal, and noth
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,8 @@ def run(inputs: Inputs, out: Path) -> Result:
     )
     patches = apply_patches(draft, params["patches"])
     for payload in params["payloads"]:
-        draft.put(payload["destination"], payload["text"].encode("utf-8"), payload["mode"])
+        data = base64.b64decode(payload["base64"])
+        draft.put(payload["destination"], data, payload["mode"])
     if draft.is_empty and not (params["env"] or params["labels"]):
         raise Refusal(
             f"{params['stage']} is to be built but would change nothing",

@@ -2,7 +2,11 @@
 
 import sys
 
-from pipeline.cli import main
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from pipeline.cli import main
+
+        status = main()
+    except KeyboardInterrupt:  # before there was anything to end in order
+        status = 130
+    sys.exit(status)

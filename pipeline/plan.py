@@ -56,7 +56,7 @@ def make_plan(
     Raises UsageError for a stage, patch or base that is not there, Refusal for a held stage that
     would change something and for a built one that would not.
     """
-    stages = chain.path(to) if to else tuple(chain)
+    stages = chain.path(to) if to is not None else tuple(chain)
     _check_references(lock, stages, patches)
     planner = _Planner(lock, chain, patches, base)
     planner.add_base()

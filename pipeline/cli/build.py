@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fetch, assemble, audit; images appear in the layout as they are proven."""
     if args.jobs < 1:
-        raise UsageError(f"--jobs {args.jobs}: at least one is needed")
+        raise UsageError(f"--jobs {args.jobs}: at least one is needed", hint="--jobs 1")
     project = Project(Path.cwd(), args.line)
     lock = project.lock
     base = lock.base(args.base)

@@ -25,10 +25,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan of a base, or one stage with what it changes and why."""
     project = Project(Path.cwd(), args.line)
     make_plan(project.lock, project.chain, project.patches, base=args.base)
-    if args.stage:
+    if args.stage is not None:
         project.chain.path(args.stage)  # an unknown stage is a usage error
         stages = project.chain.path(args.stage)
-        for line in _one(project, stages[-1], args.base):
+        lines = _one(project, stages[-1], args.base) if stages else _all(project, args.base)
+        for line in lines if stages else [next(lines)]:
             print(line)
     else:
         for line in _all(project, args.base):

@@ -243,16 +243,17 @@ class LayerWriter:
 
     def _add_parents(self, name: str) -> None:
         parent = posixpath.dirname(name)
-        if not parent:
-            return
-        known = self._seen.get(parent)
-        if known is None:
-            self._put(Entry(parent, DIRECTORY, self._directory_mode(parent)), tarfile.DIRTYPE)
-        elif self._entries[known].type != DIRECTORY:
+        missing = []
+        while parent and parent not in self._seen:
+            missing.append(parent)
+            parent = posixpath.dirname(parent)
+        if parent and self._entries[self._seen[parent]].type != DIRECTORY:
             raise Refusal(
                 f"{name}: {parent} is no directory in this layer",
                 hint="one input brings a file where another has a directory; see which",
             )
+        for path in reversed(missing):
+            self._put(Entry(path, DIRECTORY, self._directory_mode(path)), tarfile.DIRTYPE)
 
     def _write(self, data: bytes) -> None:
         self._buffer += data

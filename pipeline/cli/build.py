@@ -55,7 +55,11 @@ def run(args: argparse.Namespace) -> int:
     began = time.monotonic()
     _fetch(plan, project, house, args)
     engine = LocalEngine(house.cache, args.jobs)
-    layout = LayoutWriter(args.out)
+    layout = LayoutWriter(
+        args.out,
+        house.trust,
+        waiting=lambda: print(f"waiting for another build in {args.out}", file=sys.stderr),
+    )
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
         assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
         built = build(plan, lock, engine, house.path, assembly)

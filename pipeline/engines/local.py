@@ -33,8 +33,10 @@ from pipeline.transfer.workspace import sweep, workspace
 from pipeline.trust import Trust
 from pipeline.wheels.house import sha256_of
 
-# Each version of the program, and each edit of a patch, leaves outputs behind.
+# The digest of result.json, which itself names the digests of all other files of an output.
+_SEAL = "seal"
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Each version of the program, and each edit of a patch, leaves outputs behind.
 _UNUSED_SECONDS = 14 * 24 * 3600
 
 
@@ -224,13 +226,11 @@ class LocalEngine:
         """Return the output at `place` if every file of it is what its result says."""
         try:
             output = StepOutput(place, (place / RESULT).read_bytes())
-            good = all(
+            good = (place / _SEAL).read_bytes() == output.digest.encode("ascii") and all(
                 self._trust.holds(place / name, sha256, size)
                 for name, (sha256, size) in output.files.items()
             )
-        except FileNotFoundError:
-            good = False
-        except (ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             good = False
         if not good:
             _remove(place)
@@ -275,6 +275,7 @@ def _work(job: _Job) -> bytes | _Failure:
             steps=[StepOutput(Path(directory), data) for directory, data in job.steps],
         )
         output = run_program(job.program, inputs, temporary)
+        (temporary / _SEAL).write_text(output.digest, encoding="ascii")
         for path in temporary.rglob("*"):
             if path.is_file():
                 path.chmod(0o444)
@@ -315,3 +316,6 @@ def _check_same(place: Path, output: StepOutput) -> None:
 
 def _remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
+    if not directory.is_dir():  # what else may have that name: a file, a link
+        with contextlib.suppress(OSError):
+            directory.unlink()

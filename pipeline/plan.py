@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.chain import BUILT, HELD, ROOT, Chain, Stage
+from pipeline.chain import BASE_TAG, BUILT, HELD, ROOT, Chain, Stage
 from pipeline.errors import Refusal, UsageError
 from pipeline.expectations import expectation_params, known_params
 from pipeline.graph import FileInput, Plan, PlannedImage, Step
@@ -19,7 +19,6 @@ from pipeline.patching.wire import patch_to_json
 from pipeline.payloads import artifacts_of, payload_params
 from pipeline.pins import Base, Lock, LockedWheel
 
-BASE_TAG = "sm121-base"
 # A wheel of this size (bytes) has a layer of its own in the base, the others share one. Decided by
 # size alone: a new stage that moves a package must not change how the base is cut.
 OWN_LAYER = 16_000_000
@@ -57,7 +56,7 @@ def make_plan(
     Raises UsageError for a stage, patch or base that is not there, Refusal for a held stage that
     would change something and for a built one that would not.
     """
-    stages = chain.path(to) if to else tuple(chain)
+    stages = chain.path(to) if to is not None else tuple(chain)
     _check_references(lock, stages, patches, base)
     planner = _Planner(lock, chain, patches, base)
     planner.add_base()

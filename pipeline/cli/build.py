@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fetch, assemble, audit; images appear in the layout as they are proven."""
     if args.jobs < 1:
-        raise UsageError(f"--jobs {args.jobs}: at least one is needed")
+        raise UsageError(f"--jobs {args.jobs}: at least one is needed", hint="--jobs 1")
     project = Project(Path.cwd(), args.line)
     lock = project.lock
     base = lock.base(args.base)
@@ -58,6 +58,11 @@ def run(args: argparse.Namespace) -> int:
     began = time.monotonic()
     _fetch(plan, project, house, args)
     engine = LocalEngine(house.cache, args.jobs)
+    layout = LayoutWriter(
+        args.out,
+        house.trust,
+        waiting=lambda: print(f"waiting for another build in {args.out}", file=sys.stderr),
+    )
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
         assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
         try:

@@ -89,7 +89,7 @@ _NEXT = {
 }
 
 
-def system_trouble(error: OSError | MemoryError, doing: str = "") -> OutsideTrouble:
+def system_trouble(error: OSError | MemoryError | RuntimeError, doing: str = "") -> OutsideTrouble:
     """What the operating system refused, as an error for people; `doing` says during what."""
     number = error.errno if isinstance(error, OSError) else errno.ENOMEM
     text = (error.strerror if isinstance(error, OSError) else "") or str(error) or "out of memory"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import resource
 import signal
 import subprocess
 import sys
@@ -334,6 +335,35 @@ def test_directory_that_is_gone(line: Line) -> None:
         text=True,
     )
     refused(done, 3, "the current directory cannot be used")
+
+
+def test_layout_that_was_stopped_at_its_start_is_taken_up(tmp_path: Path) -> None:
+    root = tmp_path / "dist"
+    root.mkdir()
+    (root / ".tmp-abc").write_bytes(b"{")
+    LayoutWriter(root).keep_only([])
+    assert sorted(path.name for path in root.iterdir()) == ["blobs", "index.json", "oci-layout"]
+
+
+def test_limit_of_file_size_leaves_nothing_behind(line: Line) -> None:
+    own = {"PYTHONPATH": str(ROOT), "SM121_CHAIN_CACHE": str(line.cache)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "build", "--offline"],
+        cwd=line.root,
+        env={**os.environ, **own},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        capture_output=True,
+        text=True,
+    )
+    refused(done, 3, "File too large")
+    assert not list(line.cache.rglob(".new-*"))
+    assert build(line).returncode == 0
+
+
+def test_cache_that_takes_nothing_does_not_stop_an_audit(line: Line) -> None:
+    assert build(line).returncode == 0
+    (line.cache / "indexes").write_bytes(b"")
+    assert run(line, "audit", "v1").returncode == 0
 
 
 def test_layout_keeps_a_directory_that_is_not_ours(tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return OutsideTrouble.exit_status
-    except (OSError, MemoryError) as error:
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+            raise
         trouble = system_trouble(error)
         _complain(trouble)
         return trouble.exit_status

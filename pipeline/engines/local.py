@@ -294,7 +294,9 @@ def _work(job: _Job) -> bytes | _Failure:
         return output.data
     except ChainError as error:
         return _Failure(type(error).__name__, error.message, error.hint, tuple(error.details))
-    except (OSError, MemoryError) as error:
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+            raise
         trouble = system_trouble(error, job.program)
         return _Failure("OutsideTrouble", trouble.message, trouble.hint, ())
     finally:

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +55,17 @@ class LayoutWriter:
         self._trust = trust
         self._blobs = root / "blobs" / "sha256"
         marker = root / "oci-layout"
-        if root.exists() and not marker.exists() and (not root.is_dir() or any(root.iterdir())):
+        if root.exists() and not marker.exists() and (not root.is_dir() or any(_foreign(root))):
             raise UsageError(
                 f"{root} exists and is no OCI image layout",
                 hint="name another directory with --out, or remove this one",
             )
-        self._blobs.mkdir(parents=True, exist_ok=True)
+        root.mkdir(parents=True, exist_ok=True)
         self._lock(waiting)
-        self._manifests = self._read_index()
-        if not marker.exists():
+        if not marker.exists():  # first: a directory with anything but it would not be ours
             self._write(marker, _LAYOUT)
+        self._blobs.mkdir(parents=True, exist_ok=True)
+        self._manifests = self._read_index()
 
     def _lock(self, waiting: Callable[[], None]) -> None:
         held = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -173,6 +174,11 @@ class LayoutWriter:
                 self._trust.record(path, path.name)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _foreign(root: Path) -> Iterator[Path]:
+    """Yield what a writer that was stopped at its start does not leave."""
+    return (path for path in root.iterdir() if not path.name.startswith(_TEMPORARY))
 
 
 def _same_device(one: Path, other: Path) -> bool:

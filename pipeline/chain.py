@@ -238,12 +238,12 @@ def _tables(key: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | Non
 def _check_faults(value: Any) -> Iterator[tuple[str, str]]:
     for where, item in _tables("checks", value):
         kind = item.get("kind") if item is not None else None
-        if item is None or kind not in _CHECKS:
+        if item is None or not isinstance(kind, str) or kind not in _CHECKS:
             yield f"{where}.kind", f"must be one of {', '.join(_CHECKS)}"
             continue
         if item.get("base", BASES[0]) not in BASES:
             yield f"{where}.base", f"must be one of {', '.join(BASES)}"
-        for key in item.keys() - {"kind", "base", *_CHECKS[kind]}:
+        for key in sorted(item.keys() - {"kind", "base", *_CHECKS[kind]}):
             yield f"{where}.{key}", f"unknown key for kind {kind}"
         for key in _CHECKS[kind]:
             if not isinstance(item.get(key), str):

@@ -71,7 +71,8 @@ def file_faults(item: Any, bases: Sequence[str]) -> Iterator[tuple[str, str]]:
         not destination.startswith("/") or ".." in destination.split("/")
     ):
         yield ".destination", "must be an absolute path in the image without '..'"
-    if not _MODE.fullmatch(str(item.get("mode", "0644"))):
+    mode = item.get("mode", "0644")
+    if not isinstance(mode, str) or not _MODE.fullmatch(mode):
         yield ".mode", 'must be four octal digits, as "0644"'
 
 

@@ -76,7 +76,7 @@ def audit(session: nox.Session) -> None:
 
 @nox.session
 def patches(session: nox.Session) -> None:
-    """List, check or apply the patches."""
+    """List, check, port, capture or apply the patches."""
     verb(session, "patches")
 
 

@@ -41,7 +41,8 @@ class Assembly(Listener):
     """Turns finished steps into images in `layout`, in the plan's order.
 
     An image is put there once its layers are made, its audit has no error, and so for everything
-    that it stands on. `show` is called for each image, in order.
+    that it stands on. `show` is called for each image, in order. `dropped` are the tags of earlier
+    builds that this one did not make, which are no longer in the layout.
     """
 
     plan: Plan
@@ -52,6 +53,7 @@ class Assembly(Listener):
     architecture: str
     outputs: dict[str, StepOutput] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
     _runtimes: dict[str, Runtime] = field(default_factory=dict)
 
     def started(self, step: Step) -> None:
@@ -165,7 +167,7 @@ def build(
     try:
         engine.run(plan, file, assembly)
     finally:
-        assembly.layout.keep_only(
+        assembly.dropped = assembly.layout.keep_only(
             built.planned.tag for built in assembly.built.values() if built.image
         )
     return assembly.built

@@ -14,13 +14,14 @@ from pipeline.audit.findings import ERROR
 from pipeline.audit.lockfile import read_lockfile
 from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
-from pipeline.chain import BASES, BUILT
+from pipeline.chain import BASES, BUILT, ROOT
 from pipeline.errors import OutsideTrouble
 from pipeline.graph import Plan, PlannedImage
 from pipeline.inventory.distributions import find_sites
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
-from pipeline.plan import make_plan
+from pipeline.pins import lock_path
+from pipeline.plan import BASE_TAG, make_plan
 from pipeline.project import Project
 from pipeline.report import json, text
 from pipeline.steps.params import expectation_from
@@ -62,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
         tag = _planned(args, subject.tag)[1].tag
         subject = Subject("oci", Path("dist"), tag)
     view = open_subject(subject, index_cache=default_cache() / "indexes")
+    against = against or _stage_of(view, args)
     report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
     if args.output:
         try:
@@ -80,10 +82,22 @@ def _planned(args: argparse.Namespace, stage: str) -> tuple[Plan, PlannedImage]:
     project = Project(Path.cwd(), args.line)
     plan = make_plan(project.lock, project.chain, project.patches, base=args.base, to=stage)
     images = {image.name: image for image in plan.images}
-    image = images[stage]
+    image = images[stage if stage == ROOT else project.chain.path(stage)[-1].name]
     while image.state != BUILT:
         image = images[image.parent]
     return plan, image
+
+
+def _stage_of(view: ImageView, args: argparse.Namespace) -> str:
+    """Return the stage that an image of ours says it is, if the project here knows it; else ""."""
+    labels = (view.config.get("config") or {}).get("Labels") or {}
+    name, title = (labels.get(f"org.opencontainers.image.{key}") for key in ("version", "title"))
+    if not lock_path(Path.cwd(), args.line).is_file():
+        return ""
+    if name == ROOT:
+        return ROOT if title == BASE_TAG else ""
+    stage = Project(Path.cwd(), args.line).chain.stages.get(str(name))
+    return stage.name if stage is not None and stage.tag == title else ""
 
 
 def _expectation(view: ImageView, against: str, args: argparse.Namespace) -> Expectation:

@@ -60,14 +60,22 @@ def run(args: argparse.Namespace) -> int:
     engine = LocalEngine(house.cache, args.jobs)
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
         assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
-        built = build(plan, lock, engine, house.path, assembly)
+        try:
+            build(plan, lock, engine, house.path, assembly)
+        finally:
+            if assembly.dropped:
+                dropped = ", ".join(assembly.dropped)
+                print(
+                    f"no longer in {args.out}, not part of this build: {dropped}", file=sys.stderr
+                )
     engine.prune()
-    images = sum(1 for item in built.values() if item.image)
-    print(
-        f"{images} images in {args.out}, {readable(_size(args.out))},"
-        f" in {time.monotonic() - began:.1f} s",
-        file=sys.stderr,
-    )
+    if not args.quiet:
+        images = sum(1 for item in assembly.built.values() if item.image)
+        print(
+            f"{images} images in {args.out}, {readable(_size(args.out))},"
+            f" in {time.monotonic() - began:.1f} s",
+            file=sys.stderr,
+        )
     return 0
 
 

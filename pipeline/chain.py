@@ -269,7 +269,7 @@ def _check_faults(value: Any) -> Iterator[tuple[str, str]]:
             continue
         if item.get("base", BASES[0]) not in BASES:
             yield f"{where}.base", f"must be one of {', '.join(BASES)}"
-        for key in item.keys() - {"kind", "base", *_CHECKS[kind]}:
+        for key in sorted(item.keys() - {"kind", "base", *_CHECKS[kind]}):
             yield f"{where}.{key}", f"unknown key for kind {kind}"
         for key in _CHECKS[kind]:
             text = item.get(key)

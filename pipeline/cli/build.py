@@ -20,7 +20,6 @@ from pipeline.progress import progress_on, readable
 from pipeline.progress_steps import steps_on
 from pipeline.project import Project
 from pipeline.transfer.fetch import fetch_all
-from pipeline.trust import Trust
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 
@@ -54,15 +53,14 @@ def run(args: argparse.Namespace) -> int:
     plan = make_plan(lock, project.chain, project.patches, base=args.base, to=args.to)
     house = Wheelhouse(default_cache())
     # Before anything is fetched: a directory that is refused is refused at once.
-    layout = LayoutWriter(args.out, Trust(house.cache))
-    began = time.monotonic()
-    _fetch(plan, project, house, args)
-    engine = LocalEngine(house.cache, args.jobs)
     layout = LayoutWriter(
         args.out,
         house.trust,
         waiting=lambda: print(f"waiting for another build in {args.out}", file=sys.stderr),
     )
+    began = time.monotonic()
+    _fetch(plan, project, house, args)
+    engine = LocalEngine(house.cache, args.jobs)
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
         assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
         try:

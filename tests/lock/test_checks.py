@@ -188,7 +188,9 @@ def test_explain_without_the_wheels_says_what_it_does_not_know(
     write: Write, house: Wheelhouse
 ) -> None:
     told = explain(write(), "server", PATHS, Metadata(house))
-    assert "  who else wants it is not known: 3 wheels are not here, run fetch" in told
+    assert (
+        "  who else wants it is not known: 3 wheels are not here, run fetch --base wheels" in told
+    )
     assert "asked for by the lock itself: server==1.0" in told
 
 

@@ -19,8 +19,10 @@ from pipeline.documents import Malformed, parse_json
 from pipeline.errors import Refusal, UsageError
 from pipeline.oci.blob import Blob, Part
 from pipeline.oci.content import index_blob, media_type_of
+from pipeline.oci.imagefile import made_by
 from pipeline.oci.index import MEDIA_TYPE_TAR, LayerIndex
-from pipeline.oci.reading import Platform, layer_index, made_by
+from pipeline.oci.reading import layer_index
+from pipeline.oci.selection import Platform
 from pipeline.oci.tarstream import FILE, HARDLINK, SYMLINK, TarFault, read_tar
 from pipeline.oci.view import LayerInfo, LayersView
 

@@ -25,6 +25,7 @@ VERBS = {
     "fetch": "download every locked file into the cache, verified",
     "audit": "one image against the lock",
     "patches": "list, check or apply the patches",
+    "push": "an image into a repository, by digest; no tag",
 }
 INTERRUPTED = 130
 

@@ -1,0 +1,34 @@
+"""Which image stands for a stage: its own, or its nearest built ancestor's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.chain import BUILT
+from pipeline.graph import Plan, PlannedImage
+from pipeline.plan import make_plan
+from pipeline.project import Project
+from pipeline.subjects import Subject
+
+DIST = Path("dist")
+
+
+def planned_image(project: Project, base: str, stage: str) -> tuple[Plan, PlannedImage]:
+    """Return the plan up to a stage, and the image that stands for it.
+
+    Raises UsageError without such a stage.
+    """
+    plan = make_plan(project.lock, project.chain, project.patches, base=base, to=stage)
+    images = {image.name: image for image in plan.images}
+    image = images[stage]
+    while image.state != BUILT:
+        image = images[image.parent]
+    return plan, image
+
+
+def standing_subject(subject: Subject, line: str, base: str) -> Subject:
+    """Return a subject that can be opened: for a stage, its image in `dist/`."""
+    if subject.transport != "stage":
+        return subject
+    _, image = planned_image(Project(Path.cwd(), line), base, subject.tag)
+    return Subject("oci", DIST, image.tag)

@@ -26,6 +26,7 @@ VERBS = {
     "audit": "one image against the lock",
     "patches": "list, check or apply the patches",
     "push": "an image into a repository, by digest; no tag",
+    "fingerprint": "the identity of images: equal for equal content, whatever the packing",
 }
 INTERRUPTED = 130
 

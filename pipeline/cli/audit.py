@@ -19,6 +19,7 @@ from pipeline.errors import OutsideTrouble
 from pipeline.inventory.distributions import find_sites
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
+from pipeline.progress import progress_on
 from pipeline.project import Project
 from pipeline.report import json, text
 from pipeline.standing import planned_image, standing_subject
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "subject",
         metavar="SUBJECT",
-        help="oci:DIR[:TAG], docker-archive:FILE[:TAG], rootfs:DIR, or a stage in dist/",
+        help="oci:DIR[:TAG], docker-archive:FILE[:TAG], docker://REF, rootfs:DIR, or a stage",
     )
     parser.add_argument(
         "--against",
@@ -58,8 +59,9 @@ def run(args: argparse.Namespace) -> int:
     subject = parse_subject(args.subject)
     against = args.against or (subject.tag if subject.transport == "stage" else "")
     subject = standing_subject(subject, args.line, args.base)
-    view = open_subject(subject, index_cache=default_cache() / "indexes")
-    report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
+    with progress_on(sys.stderr, quiet=args.quiet) as progress:
+        view = open_subject(subject, default_cache(), progress=progress)
+        report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
     if args.output:
         try:
             with args.output.open("w", encoding="utf-8", newline="\n") as file:

@@ -135,24 +135,38 @@ class Layout:
 
 
 def layer_index(blob: Blob, digest: str, cache: Path | None) -> LayerIndex:
-    """Return the index of a layer from the cache, or make it.
+    """Return the index of a layer from the cache, or make it and keep it there.
 
-    A cache entry is the sha256 of what follows, in hex, a line end, and the index; one that is not
-    what its first line says is never used, but made again. Raises Refusal when the blob is not what
-    `digest` says.
+    Raises Refusal when the blob is not what `digest` says.
     """
-    kept = cache / digest.replace(":", "-") if cache else None
-    if kept is not None and kept.is_file():
-        first, _, data = kept.read_bytes().partition(b"\n")
-        if first == hashlib.sha256(data).hexdigest().encode():
-            with suppress(ValueError):  # the format of another release of this program
-                return LayerIndex.from_bytes(data)
+    known = kept_index(digest, cache)
+    if known is not None:
+        return known
     index = index_blob(blob)
     if index.digest != digest:
         raise Refusal(f"{blob}: holds {index.digest}, not what its name says", hint=_AGAIN)
-    if kept is not None:
-        _keep(kept, index.to_bytes())
+    if cache is not None:
+        _keep(_kept(cache, digest), index.to_bytes())
     return index
+
+
+def kept_index(digest: str, cache: Path | None) -> LayerIndex | None:
+    """Return the index of a layer if the cache has it.
+
+    A cache entry is the sha256 of what follows, in hex, a line end, and the index; one that is not
+    what its first line says is never used.
+    """
+    if cache is None or not _kept(cache, digest).is_file():
+        return None
+    first, _, data = _kept(cache, digest).read_bytes().partition(b"\n")
+    if first == hashlib.sha256(data).hexdigest().encode():
+        with suppress(ValueError):  # the format of another release of this program
+            return LayerIndex.from_bytes(data)
+    return None
+
+
+def _kept(cache: Path, digest: str) -> Path:
+    return cache / digest.replace(":", "-")
 
 
 def _keep(path: Path, data: bytes) -> None:

@@ -6,7 +6,6 @@ and every fault of every file is reported at once.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any
 
 from pipeline.documents import Malformed, parse_toml
 from pipeline.errors import Fault, FaultyFile, UsageError
+from pipeline.payloads import Payload, file_faults, read_payload
 
 ROOT = "base"
 BASES = ("wheels", "day0")
@@ -24,7 +24,6 @@ _STATES = (BUILT, HELD, UPSTREAM, NOT_APPLICABLE)
 _NAME = re.compile(r"v[1-9][0-9]*")
 # distribution-spec 1.1, "Pulling manifests": the grammar of a tag.
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_MODE = re.compile(r"0[0-7]{3}")
 _KEYS: dict[str, type] = {
     "name": str,
     "title": str,
@@ -49,21 +48,15 @@ _CHECKS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Payload:
-    """A file that a stage adds: `source` beside the stages, absolute `destination` in the image."""
-
-    source: Path
-    destination: str
-    mode: int
-    sha256: str
-
-
-@dataclass(frozen=True)
 class Check:
-    """A static check of the finished stage; `arguments` are those that its kind asks for."""
+    """A static check of the finished stage; `arguments` are those that its kind asks for.
+
+    It is asked on `base`, "" for all.
+    """
 
     kind: str
     arguments: Mapping[str, str]
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,6 +88,14 @@ class Stage:
     def on(self, base: str) -> Status:
         """Return the stage's status on a base."""
         return self.status.get(base, Status())
+
+    def checks_on(self, base: str) -> tuple[Check, ...]:
+        """Return the checks that are asked on a base."""
+        return tuple(check for check in self.checks if check.base in ("", base))
+
+    def files_on(self, base: str) -> tuple[Payload, ...]:
+        """Return the files that the stage adds on a base."""
+        return tuple(payload for payload in self.files if payload.base in ("", base))
 
 
 @dataclass(frozen=True)
@@ -161,13 +162,12 @@ def _read_stage(file: Path, faults: list[Fault]) -> Stage | None:
         return None
     payloads = []
     for number, item in enumerate(data.get("files", ())):
-        source = file.parent / item["source"]
-        if source.is_file():
-            digest = hashlib.sha256(source.read_bytes()).hexdigest()
-            mode = int(item.get("mode", "0644"), 8)
-            payloads.append(Payload(source, item["destination"], mode, digest))
+        payload = read_payload(item, file.parent)
+        if payload is None:
+            where, source = f"{file.name}: files[{number}].source", file.parent / item["source"]
+            faults.append(Fault(where, f"no file {source}"))
         else:
-            faults.append(Fault(f"{file.name}: files[{number}].source", f"no file {source}"))
+            payloads.append(payload)
     return Stage(
         name=data["name"],
         title=data["title"],
@@ -181,7 +181,7 @@ def _read_stage(file: Path, faults: list[Fault]) -> Stage | None:
         env=data.get("env", {}),
         labels=data.get("labels", {}),
         checks=tuple(
-            Check(item["kind"], {k: item[k] for k in _CHECKS[item["kind"]]})
+            Check(item["kind"], {k: item[k] for k in _CHECKS[item["kind"]]}, item.get("base", ""))
             for item in data.get("checks", ())
         ),
         status={
@@ -214,7 +214,10 @@ def _shape_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             for inner, text in value.items():
                 if not isinstance(text, str):
                     yield f"{key}.{inner}", "must be a string"
-    yield from _file_faults(data.get("files"))
+    files = data.get("files")
+    for number, item in enumerate(files if isinstance(files, list) else ()):
+        for key, problem in file_faults(item, BASES):
+            yield f"files[{number}]{key}", problem
     yield from _check_faults(data.get("checks"))
     yield from _status_faults(data.get("status"))
 
@@ -232,39 +235,15 @@ def _tables(key: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | Non
             yield f"{key}[{number}]", item if isinstance(item, dict) else None
 
 
-def _file_faults(value: Any) -> Iterator[tuple[str, str]]:
-    for where, item in _tables("files", value):
-        if item is None:
-            yield where, "must be a table"
-            continue
-        for key in item.keys() - {"source", "destination", "mode"}:
-            yield f"{where}.{key}", "unknown key; known are source, destination, mode"
-        for key in ("source", "destination"):
-            if not isinstance(item.get(key), str):
-                yield f"{where}.{key}", "must be a string"
-        source, destination = item.get("source"), item.get("destination")
-        if isinstance(source, str) and not _is_inside(source):
-            yield f"{where}.source", "must be a relative path below the stage file, without '..'"
-        if isinstance(destination, str) and (
-            not destination.startswith("/") or ".." in destination.split("/")
-        ):
-            yield f"{where}.destination", "must be an absolute path in the image without '..'"
-        if not _MODE.fullmatch(str(item.get("mode", "0644"))):
-            yield f"{where}.mode", 'must be four octal digits, as "0644"'
-
-
-def _is_inside(path: str) -> bool:
-    parts = path.split("/")
-    return bool(path) and not path.startswith("/") and ".." not in parts and "\0" not in path
-
-
 def _check_faults(value: Any) -> Iterator[tuple[str, str]]:
     for where, item in _tables("checks", value):
         kind = item.get("kind") if item is not None else None
         if item is None or kind not in _CHECKS:
             yield f"{where}.kind", f"must be one of {', '.join(_CHECKS)}"
             continue
-        for key in item.keys() - {"kind", *_CHECKS[kind]}:
+        if item.get("base", BASES[0]) not in BASES:
+            yield f"{where}.base", f"must be one of {', '.join(BASES)}"
+        for key in item.keys() - {"kind", "base", *_CHECKS[kind]}:
             yield f"{where}.{key}", f"unknown key for kind {kind}"
         for key in _CHECKS[kind]:
             if not isinstance(item.get(key), str):

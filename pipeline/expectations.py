@@ -77,13 +77,24 @@ def _patch_params(
     variant, _, _ = choose_variant(patch, versions)
     if variant is None:  # the stage that applies it refuses, with the reason
         return []
+    site = base.site_packages.lstrip("/")
+    if not variant.edits:  # the release has the change itself, and must keep it
+        return [
+            {
+                "name": patch.name,
+                "file": f"{site}/{test.file}",
+                "must_contain": [[test.contains, test.within or "", 1]],
+                "must_not": [],
+            }
+            for test in variant.upstream
+        ]
     by_file: dict[str, list[Edit]] = {}
     for edit in variant.edits:
         by_file.setdefault(edit.file, []).append(edit)
     return [
         {
             "name": patch.name,
-            "file": f"{base.site_packages.lstrip('/')}/{file}",
+            "file": f"{site}/{file}",
             "must_contain": [[e.replace, e.within or "", e.count] for e in edits if e.replace],
             # A replacement may keep its anchor; then the anchor's presence shows nothing.
             "must_not": [[e.find, e.within or "", 1] for e in edits if e.find not in e.replace],

@@ -76,4 +76,5 @@ def load_lock(path: Path) -> Lock:
         tool.overrides,
         tool.removals,
         tool.known,
+        tool.artifacts,
     )

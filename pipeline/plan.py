@@ -16,6 +16,7 @@ from pipeline.graph import FileInput, Plan, PlannedImage, Step
 from pipeline.oci.image import canonical, sha256
 from pipeline.patching.model import Patch
 from pipeline.patching.wire import patch_to_json
+from pipeline.payloads import artifacts_of, payload_params
 from pipeline.pins import Base, Lock, LockedWheel
 
 BASE_TAG = "sm121-base"
@@ -57,7 +58,7 @@ def make_plan(
     would change something and for a built one that would not.
     """
     stages = chain.path(to) if to else tuple(chain)
-    _check_references(lock, stages, patches)
+    _check_references(lock, stages, patches, base)
     planner = _Planner(lock, chain, patches, base)
     planner.add_base()
     for stage in stages:
@@ -65,7 +66,9 @@ def make_plan(
     return Plan(planner.steps, planner.images)
 
 
-def _check_references(lock: Lock, stages: Sequence[Stage], patches: Mapping[str, Patch]) -> None:
+def _check_references(
+    lock: Lock, stages: Sequence[Stage], patches: Mapping[str, Patch], base: str
+) -> None:
     faults = []
     for stage in stages:
         faults += [
@@ -75,6 +78,11 @@ def _check_references(lock: Lock, stages: Sequence[Stage], patches: Mapping[str,
         ]
         if stage.environment and stage.environment not in lock.groups:
             faults.append(f"{stage.file}: environment: the lock has no group {stage.environment!r}")
+        faults += [
+            f"{stage.file}: files: the lock has no artifact {'=='.join(payload.wheel)}"
+            for payload in stage.files_on(base)
+            if payload.member and lock.artifact(*payload.wheel) is None
+        ]
     if faults:
         raise UsageError(
             "stages name what is not there",
@@ -191,7 +199,8 @@ class _Planner:
                 )
             self._put_unbuilt(stage, parent)
             return
-        if not (change or stage.patches or stage.files or stage.env or stage.labels):
+        payloads = stage.files_on(self._base.name)
+        if not (change or stage.patches or payloads or stage.env or stage.labels):
             raise Refusal(
                 f"{stage.name} is to be built on base {self._base.name} but changes nothing",
                 hint=f"say held and why in status.{self._base.name} of {stage.file}",
@@ -211,20 +220,15 @@ class _Planner:
                     "removed": _wheels(change.removed),
                     "installed": _wheels(change.installed),
                     "patches": [patch_to_json(patch) for patch in patches],
-                    "payloads": [
-                        {
-                            "destination": payload.destination.lstrip("/"),
-                            "mode": payload.mode,
-                            "sha256": payload.sha256,
-                            "text": payload.source.read_text(encoding="utf-8"),
-                        }
-                        for payload in stage.files
-                    ],
+                    "payloads": [payload_params(p, self._lock) for p in payloads],
                     "env": dict(stage.env),
                     "labels": dict(stage.labels),
-                    "checks": [{"kind": c.kind, **c.arguments} for c in stage.checks],
+                    "checks": [
+                        {"kind": check.kind, **check.arguments}
+                        for check in stage.checks_on(self._base.name)
+                    ],
                 },
-                _files(change.installed),
+                (*_files(change.installed), *_files(artifacts_of(payloads, self._lock))),
                 parent.layers,
             )
         )

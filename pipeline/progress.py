@@ -52,7 +52,7 @@ class Progress:
         """Leave the terminal as it was."""
 
     def begin(self, label: str, files: int, size: int) -> None:
-        """Announce what is to come: a number of files and of bytes."""
+        """Announce what is to come: a number of files and of bytes (0: not known)."""
         with self._lock:
             self.label, self.total_files, self.total_size = label, files, size
             self._show()
@@ -87,9 +87,9 @@ class PlainProgress(Progress):
         if (now < self._next and self.files < self.total_files) or whole == self._last:
             return
         self._next, self._last = now + _PLAIN_SECONDS, whole
+        total = f" of {readable(self.total_size)}" if self.total_size else ""
         print(
-            f"{self.label}: {self.files} of {self.total_files} files,"
-            f" {readable(self.size)} of {readable(self.total_size)}",
+            f"{self.label}: {self.files} of {self.total_files} files, {readable(self.size)}{total}",
             file=self._stream,
             flush=True,
         )
@@ -132,7 +132,7 @@ class BarProgress(Progress):
         self._bytes.update(
             self._task,
             description=self.label,
-            total=self.total_size,
+            total=self.total_size or None,
             completed=self.size,
             files=f"{self.files}/{self.total_files} files",
         )

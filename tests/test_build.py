@@ -352,3 +352,53 @@ def test_truncated_wheel_that_the_lock_names(line: Line, tmp_path: Path) -> None
     )
     line.replace("vllm-0.30.0-py3-none-any.whl", wheel)
     refused(build(line), 1, "vllm-0.30.0-py3-none-any.whl")
+
+
+LATER = '''
+name = "later"
+title = "Scale by four"
+why = "Three is not enough."
+upstream = ""
+distribution = "vllm"
+[[variants]]
+for = "vllm==0.30.*"
+[[variants.edits]]
+id = "v5.a"
+file = "vllm/model.py"
+within = "WITHIN"
+find = """FIND"""
+replace = """REPLACE"""
+'''
+
+
+def later(line: Line, within: str, find: str, replace: str) -> None:
+    """A stage on v4 that edits the file which v1 has edited."""
+    text = LATER.replace("WITHIN", within).replace("FIND", find).replace("REPLACE", replace)
+    line.patch("later.toml", text)
+    line.stage(
+        "v05-later.toml",
+        'name = "v5"\ntitle = "later"\nwhy = "because"\nparent = "v4"\ntag = "sm121-v5"\n'
+        'patches = ["later"]\n',
+    )
+
+
+def test_a_stage_that_undoes_an_earlier_patch_is_refused(line: Line) -> None:
+    later(line, "scale", "return x * 3", "return x * 4")
+    done = build(line)
+    refused(done, 1, "the audit of v5", "patch-lost", "scale")
+    assert "sm121-v5" not in tags(line)
+
+
+def test_a_stage_that_edits_the_same_file_elsewhere_is_fine(line: Line) -> None:
+    later(line, "shift", "return x + 1", "return x + 2")
+    done = build(line)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(
+        read_image(line.root / "dist", "sm121-v5").read("usr/share/sm121-chain/stages/v5.json")
+    )
+    (file,) = facts["files"]
+    v1 = json.loads(
+        read_image(line.root / "dist", "sm121-v1").read("usr/share/sm121-chain/stages/v1.json")
+    )
+    # what the later stage found is what the earlier one left
+    assert file["before"] == v1["files"][0]["after"] != file["after"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
-from packaging.markers import Marker
+from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
@@ -20,16 +20,19 @@ from pipeline.audit.expectation import Expectation, LedgerEntry
 from pipeline.audit.report import INHERITED, INTENDED, NEW, Unsatisfied
 from pipeline.inventory.distributions import Distribution, Inventory, same_version
 
+_MAX_TEXT = 4096  # characters; the longest of the chain has 300
 # "torch 2.13.0 wants ==2.29.7": who, at which version, wants what.
 _AGAINST = re.compile(r"(?P<who>\S+)(?: \S+)? wants (?P<what>.+)")
 
 
 @lru_cache(maxsize=8192)
 def parse_requirement(text: str) -> Requirement | None:
-    """Parse a Requires-Dist; None for what is no requirement (PEP 508)."""
+    """Parse a Requires-Dist; None for what is no requirement (PEP 508), or none of any sense."""
+    if len(text) > _MAX_TEXT:
+        return None
     try:
         return Requirement(text)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):  # brackets inside brackets
         return None
 
 
@@ -68,6 +71,7 @@ class Requirements:
     inventory: Inventory
     expectation: Expectation
     _answers: dict[tuple[Marker, str], bool] = field(default_factory=dict, compare=False)
+    _senseless: set[Marker] = field(default_factory=set, compare=False)
 
     def unsatisfied(self, inherited: frozenset[tuple[str, str, str]]) -> tuple[Unsatisfied, ...]:
         """Return what is not met, sorted.
@@ -112,12 +116,13 @@ class Requirements:
 
     @cached_property
     def unreadable(self) -> tuple[tuple[Distribution, str], ...]:
-        """Texts of Requires-Dist that are no requirements."""
+        """Texts of Requires-Dist that are no requirements, or whose marker cannot be judged."""
+        assert self.active is not None  # judging them finds the markers
         return tuple(
             (one, text)
             for one in self.inventory.distributions
             for text in one.requires
-            if parse_requirement(text) is None
+            if (parsed := parse_requirement(text)) is None or parsed.marker in self._senseless
         )
 
     def _of(self, one: Distribution, extras: frozenset[str]) -> Iterator[tuple[str, Requirement]]:
@@ -133,7 +138,12 @@ class Requirements:
         key = (marker, extra)
         if key not in self._answers:
             environment = {**self.expectation.environment, "extra": extra}
-            self._answers[key] = marker.evaluate(environment)
+            try:
+                self._answers[key] = marker.evaluate(environment)
+            # A comparison that means nothing: `python_version ~= "x"`.
+            except (UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
+                self._answers[key] = False
+                self._senseless.add(marker)
         return self._answers[key]
 
     def _extras(self) -> Mapping[str, frozenset[str]]:

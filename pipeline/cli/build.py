@@ -75,7 +75,8 @@ def _fetch(plan: Plan, project: Project, house: Wheelhouse, args: argparse.Names
     base = lock.base(args.base)
     needed = {file.sha256 for step in plan.steps.values() for file in step.files}
     groups = [project.chain.groups(stage.name) for stage in project.chain]
-    wheels = {w for g in [(), *groups] for w in lock.select(base.name, g) if w.sha256 in needed}
+    known = {w for g in [(), *groups] for w in lock.select(base.name, g)} | {*lock.artifacts}
+    wheels = {wheel for wheel in known if wheel.sha256 in needed}
     fetched = fetch_all(
         [*base.debs, *sorted(wheels)],
         house,

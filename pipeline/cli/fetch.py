@@ -71,4 +71,6 @@ def needed_wheels(lock: Lock, chain: Chain, base: str, to: str | None) -> list[L
             parent = chain.built_ancestor(stage.name, base)
             before = lock.select(base, chain.groups(parent))
             found |= set(lock.select(base, chain.groups(stage.name))) - set(before)
+            artifacts = [lock.artifact(*payload.wheel) for payload in stage.files_on(base)]
+            found |= {wheel for wheel in artifacts if wheel is not None}
     return sorted(found)

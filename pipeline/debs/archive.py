@@ -6,100 +6,86 @@ too early for a whole one, and reads a compressed tar at random, where this read
 
 from __future__ import annotations
 
+import gzip
 import io
 import lzma
-import tarfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple, Protocol, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import zstandard
 
 from pipeline.errors import Refusal
+from pipeline.oci.blob import Part
+from pipeline.oci.frames import FrameFault, find_frames
+from pipeline.oci.tarstream import DIRECTORY, Member, TarFault, read_tar
 
 _AR_MAGIC = b"!<arch>\n"
 _AR_HEADER = 60
 _CHUNK = 64 * 1024
+_BUFFER = 1024 * 1024
 _MAX_CONTROL = 16 * 1024 * 1024
-# ValueError is what tarfile lets through for numbers of a header that are none.
-_DAMAGE = (tarfile.TarError, zlib.error, lzma.LZMAError, zstandard.ZstdError, EOFError, ValueError)
+_MAX_MEMBERS = 32  # ar members; a package has three
+_XZ_MEMORY = 256 * 1024 * 1024  # bytes; what `xz -9` makes needs 65 MiB
+_DAMAGE = (TarFault, FrameFault, zlib.error, gzip.BadGzipFile, lzma.LZMAError, EOFError,
+           zstandard.ZstdError)  # fmt: skip
 
-Visitor = Callable[[tarfile.TarInfo, BinaryIO | None], None]
-
-
-class _Inflater(Protocol):
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
+Visitor = Callable[[Member, BinaryIO | None], None]
 
 
-def _inflater(extension: str) -> _Inflater | None:
-    if extension == "xz":
-        return lzma.LZMADecompressor(lzma.FORMAT_XZ)
-    if extension == "gz":
-        return zlib.decompressobj(wbits=31)
-    if extension == "zst":
-        return zstandard.ZstdDecompressor().decompressobj()
-    return None
+class _Unxz(io.RawIOBase):
+    """The plain bytes of xz streams, in bounded memory; raises EOFError for one that is cut."""
 
-
-class _Member(NamedTuple):
-    name: str
-    offset: int
-    size: int
-
-
-class _Plain(io.RawIOBase):
-    """The plain bytes of one ar member; raises EOFError when its compressed stream ends early."""
-
-    def __init__(self, file: BinaryIO, member: _Member):
+    def __init__(self, file: BinaryIO):
         self._file = file
-        self._left = member.size
-        self._extension = member.name.partition(".tar")[2].lstrip(".")
-        self._inflater = _inflater(self._extension)
-        self._ready = b""
-        file.seek(member.offset)
+        self._xz = self._new()
+        self._rest = b""
+
+    @staticmethod
+    def _new() -> lzma.LZMADecompressor:
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        while not self._ready and self._fill():
-            pass
-        part = self._ready[: len(buffer)]
-        self._ready = self._ready[len(part) :]
-        buffer[: len(part)] = part
-        return len(part)
+        while True:
+            if self._xz.eof:  # a second stream may follow, after padding (xz format, 2.2)
+                self._rest = self._xz.unused_data.lstrip(b"\0") or self._file.read(_CHUNK)
+                if not self._rest.strip(b"\0"):
+                    if not self._rest:
+                        return 0
+                    continue
+                self._xz = self._new()
+            if self._xz.needs_input and not self._rest:
+                self._rest = self._file.read(_CHUNK)
+                if not self._rest:
+                    raise EOFError("compressed data ends too early")
+            data = self._xz.decompress(self._rest, len(buffer))
+            self._rest = b""
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
 
-    def _fill(self) -> bool:
-        raw = self._file.read(min(_CHUNK, self._left))
-        self._left -= len(raw)
-        if self._inflater is None:
-            self._ready = raw
-            return bool(raw)
-        if not raw:
-            if not self._inflater.eof:
-                raise EOFError("compressed data ends too early")
-            return False
-        if self._inflater.eof:  # a second compressed stream follows the first
-            self._inflater = self._next()
-        plain = self._inflater.decompress(raw)
-        while self._inflater.eof and self._inflater.unused_data:
-            rest = self._inflater.unused_data
-            self._inflater = self._next()
-            plain += self._inflater.decompress(rest)
-        self._ready = plain
-        return True
 
-    def _next(self) -> _Inflater:
-        following = _inflater(self._extension)
-        assert following is not None
-        return following
+@contextmanager
+def _plain(part: Part) -> Iterator[BinaryIO]:
+    """Open the plain bytes of one ar member."""
+    with part.open_read() as file:
+        if part.name.endswith(".xz"):
+            yield io.BufferedReader(_Unxz(file), _BUFFER)
+        elif part.name.endswith(".gz"):
+            with gzip.GzipFile(fileobj=file) as unzipped:
+                yield cast(BinaryIO, unzipped)
+        elif part.name.endswith(".zst"):
+            find_frames(part)  # the reader below takes a stream that is cut off for a whole one
+            zst = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+            yield cast(BinaryIO, zst)
+        else:
+            yield file
 
 
 class ControlFile(NamedTuple):
@@ -120,13 +106,13 @@ class Deb:
         found: dict[str, ControlFile] = {}
         room = _MAX_CONTROL
 
-        def take(item: tarfile.TarInfo, stream: BinaryIO | None) -> None:
+        def take(item: Member, stream: BinaryIO | None) -> None:
             nonlocal room
             name = relative(item.name)
             room -= item.size
             if stream is not None and name and "/" not in name and room >= 0:
                 found[name] = ControlFile(item.mode & 0o777, stream.read())
-            elif not item.isdir() or name:
+            elif item.type != DIRECTORY or name:
                 raise Refusal(f"control.tar holds {item.name!r}, which is no control file")
 
         self._walk("control.tar", take)
@@ -153,36 +139,30 @@ class Deb:
 
     def _walk(self, stem: str, visit: Visitor) -> None:
         # `visit` runs inside this try, because damage shows while it reads a file's stream.
-        with self._open(stem) as plain:
-            try:
-                with tarfile.open(
-                    fileobj=plain, mode="r|", bufsize=_CHUNK, encoding="utf-8"
-                ) as tar:
-                    for item in tar:
-                        stream = tar.extractfile(item) if item.isreg() else None
-                        with self.blamed():
-                            visit(item, cast("BinaryIO | None", stream))
-                # tar stops at its end mark; the compressed stream must end well too.
+        try:
+            with _plain(self._part(stem)) as plain:
+                for item, stream in read_tar(plain):
+                    with self.blamed():
+                        visit(item, stream)
+                # The tar stops at its end mark; the compressed stream must end well too.
                 while plain.read(_CHUNK):
                     pass
-            except _DAMAGE as error:
-                raise self._refusal(f"{stem} is damaged: {error}") from error
+        except _DAMAGE as error:
+            raise self._refusal(f"{stem} is damaged: {error}") from error
 
-    @contextmanager
-    def _open(self, stem: str) -> Iterator[IO[bytes]]:
+    def _part(self, stem: str) -> Part:
         with self.path.open("rb") as file:
             members = self._members(file)
-            names = [member.name for member in members]
-            if not names or names[0] != "debian-binary":
-                raise self._refusal("is no Debian package")
-            fitting = [member for member in members if member.name.startswith(stem)]
-            if len(fitting) != 1:
-                raise self._refusal(f"has {len(fitting)} members named {stem}, not one")
-            if fitting[0].name not in {stem + end for end in ("", ".gz", ".xz", ".zst")}:
-                raise self._refusal(f"{fitting[0].name} is compressed in a way that is not known")
-            yield cast(IO[bytes], _Plain(file, fitting[0]))
+        if not members or members[0].name != "debian-binary":
+            raise self._refusal("is no Debian package")
+        fitting = [member for member in members if member.name.startswith(stem)]
+        if len(fitting) != 1:
+            raise self._refusal(f"has {len(fitting)} members named {stem}, not one")
+        if fitting[0].name not in {stem + end for end in ("", ".gz", ".xz", ".zst")}:
+            raise self._refusal(f"{fitting[0].name} is compressed in a way that is not known")
+        return fitting[0]
 
-    def _members(self, file: BinaryIO) -> list[_Member]:
+    def _members(self, file: BinaryIO) -> list[Part]:
         """Read the ar headers (deb(5): names fill 16 bytes, sizes are decimal, data is even)."""
         end = file.seek(0, io.SEEK_END)
         file.seek(0)
@@ -197,7 +177,9 @@ class Deb:
                 raise self._refusal(f"has a broken ar header at byte {position}")
             offset = position + _AR_HEADER
             name = header[:16].decode("ascii", "replace").strip().removesuffix("/")
-            members.append(_Member(name, offset, int(size)))
+            members.append(Part(self.path, offset, int(size), name))
+            if len(members) > _MAX_MEMBERS:
+                raise self._refusal(f"has more than {_MAX_MEMBERS} members")
             position = offset + int(size) + int(size) % 2
             # The last member's padding byte may be absent.
             if offset + int(size) > end:

@@ -7,7 +7,6 @@ writes through the links. A layer has no links to write through, so the paths ar
 from __future__ import annotations
 
 import posixpath
-import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -15,6 +14,7 @@ from typing import BinaryIO
 from pipeline.debs.archive import Deb, relative
 from pipeline.errors import Refusal
 from pipeline.oci.layer import LayerWriter
+from pipeline.oci.tarstream import DIRECTORY, HARDLINK, SYMLINK, Member
 
 MERGED = ("bin", "lib", "lib32", "lib64", "libo32", "libx32", "sbin")
 """Directories of the root that are links into /usr (usrmerge's list)."""
@@ -59,7 +59,7 @@ class Unpacker:
         """Write one package's data. Raises Refusal for what does not belong into an image."""
         result = Unpacked()
 
-        def visit(item: tarfile.TarInfo, stream: BinaryIO | None) -> None:
+        def visit(item: Member, stream: BinaryIO | None) -> None:
             name = relative(item.name)
             result.names.append(name)
             if name in MERGED:
@@ -82,7 +82,7 @@ class Unpacker:
         self,
         package: str,
         path: str,
-        item: tarfile.TarInfo,
+        item: Member,
         stream: BinaryIO | None,
         result: Unpacked,
     ) -> None:
@@ -91,7 +91,7 @@ class Unpacker:
             # Everything belongs to root here, and set-gid for another group would become
             # set-gid root: less than Debian gives is safe, more is not.
             mode &= ~0o2000
-        if item.isdir() and path in self._writer:
+        if item.type == DIRECTORY and path in self._writer:
             try:
                 self._writer.add_directory(path, mode)
             except Refusal as refusal:
@@ -99,13 +99,13 @@ class Unpacker:
             return
         if path in self._writer:
             raise self._conflict(path)
-        if item.isdir():
+        if item.type == DIRECTORY:
             self._writer.add_directory(path, mode)
-        elif item.issym():
-            self._symlink(package, path, item.linkname)
-        elif item.islnk():
-            self._writer.add_hardlink(path, merged(relative(item.linkname)))
-        elif item.isreg() and stream is not None:
+        elif item.type == SYMLINK:
+            self._symlink(package, path, item.link)
+        elif item.type == HARDLINK:
+            self._writer.add_hardlink(path, merged(relative(item.link)))
+        elif stream is not None:
             data: bytes | BinaryIO = stream
             if self._keep(path):
                 data = result.kept[path] = stream.read()

@@ -128,8 +128,12 @@ class LocalEngine:
                     for name, (sha256, _) in output.files.items():
                         self._trust.record(place / name, sha256)
                     run.finish(step, output, listener, cached=False)
-                if run.error and not any(run.precedes(step) for step, _ in running.values()):
-                    break
+                if run.error:
+                    # What just finished may have freed a step that stands before the failed one.
+                    self._take_cached(run, listener)
+                    left = [*run.queue, *running.values()]
+                    if not any(run.precedes(step) for step, _ in left):
+                        break
         except BrokenProcessPool as error:
             raise OutsideTrouble(
                 "a worker process died",

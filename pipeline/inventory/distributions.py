@@ -28,6 +28,7 @@ from pipeline.oci.index import SYMLINK
 from pipeline.oci.tree import Located, Tree
 from pipeline.oci.view import ImageView
 
+_MAX_FILE = 64 * 1024 * 1024  # bytes; the largest RECORD of the chain has 2 MB
 _SITE_NAMES = ("site-packages", "dist-packages")
 _INFO = re.compile(r"(?P<site>.+?)/(?P<base>[^/]+\.(?:dist|egg)-info)(?:/|$)")
 
@@ -212,6 +213,8 @@ def _parse_all(view: ImageView, infos: Iterable[_Info], memo: Memo) -> None:
     for info in infos:
         for parser, located in info.files.items():
             key = (parser, located.entry.sha256)
+            if located.entry.size > _MAX_FILE:
+                memo.parsed[key] = Unreadable(f"it has {located.entry.size:,} bytes")
             if key not in memo.parsed:
                 missing[key] = located.entry.path
     contents = view.read_many(sorted(set(missing.values()))) if missing else {}

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pipeline.documents import parse_json
 
+_MAX_TEXT = 255  # characters: longer ones fit no file name
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?", re.IGNORECASE)  # PEP 508 "Names"
 
 
@@ -89,6 +90,8 @@ def parse_metadata(data: bytes) -> Metadata:
     name, version = _the_one("Name", values["name"]), _the_one("Version", values["version"])
     if not _NAME.fullmatch(name):
         raise Unreadable(f"its Name {name!r} is no name of a distribution")
+    if max(len(name), len(version)) > _MAX_TEXT:
+        raise Unreadable(f"its Name and Version have more than {_MAX_TEXT} characters")
     return Metadata(name, version, tuple(values["requires-dist"]))
 
 

@@ -160,6 +160,14 @@ class Lock:
     overrides: tuple[Override, ...]
     removals: tuple[Removal, ...]
     known: tuple[Known, ...]
+    artifacts: tuple[LockedWheel, ...] = ()
+
+    def artifact(self, name: str, version: str) -> LockedWheel | None:
+        """A wheel that is locked for files out of it, and is never installed."""
+        for wheel in self.artifacts:
+            if (wheel.name, wheel.version) == (name, version):
+                return wheel
+        return None
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from pipeline.lock.entries import SHA256
-from pipeline.lock.model import Base, Known, LockedDeb, Override, Removal, Zstd
+from pipeline.lock.model import Base, Known, LockedDeb, LockedWheel, Override, Removal, Zstd
 from pipeline.lock.table import Table, sorted_or_fault
 from pipeline.wheels.target import MACHINES, Target
 
@@ -32,6 +32,7 @@ class Tool:
     overrides: tuple[Override, ...]
     removals: tuple[Removal, ...]
     known: tuple[Known, ...]
+    artifacts: tuple[LockedWheel, ...]
 
     def with_newer(self, moments: Mapping[str, str]) -> Tool:
         """The same, with packages that may be newer than `exclude_newer` says."""
@@ -68,8 +69,13 @@ def read_tool(table: Table, groups: Collection[str], *, resolved: bool = True) -
             table.fault(f"overrides[{position}]", f"{place[2]} stands twice for the same group")
     removals = tuple(_removal(t, bases, groups) for t in table.tables("removals"))
     known = tuple(_known(t) for t in table.tables("known"))
+    artifacts = tuple(_artifact(t) for t in table.tables("artifacts"))
+    pins = [(artifact.name, artifact.version) for artifact in artifacts]
+    sorted_or_fault(table, "artifacts", pins, [f"{name} {version}" for name, version in pins])
     table.close()
-    return Tool(epoch, moment, newer, requirements, zstd, bases, overrides, removals, known)
+    return Tool(
+        epoch, moment, newer, requirements, zstd, bases, overrides, removals, known, artifacts
+    )
 
 
 def _requirement(table: Table, key: str, text: str) -> Requirement | None:
@@ -210,3 +216,19 @@ def _known(table: Table) -> Known:
     )
     table.close()
     return known
+
+
+def _artifact(table: Table) -> LockedWheel:
+    """A wheel of which stages take single files; `why` is for people."""
+    name = table.text("name")
+    if name and canonicalize_name(name) != name:
+        table.fault("name", f"{name!r} is not normalized: {canonicalize_name(name)}")
+    version = table.text("version")
+    filename = table.text("filename", pattern=r"[^/\s]+\.whl", like="the name of a wheel file")
+    if filename and version and version not in filename:
+        table.fault("filename", f"{filename!r} is not of version {version}")
+    size = table.integer("size", least=1)
+    sha256 = table.text("sha256", pattern=SHA256, like=_HEX)
+    table.text("why")
+    table.close()
+    return LockedWheel(name, version, filename, size, sha256)

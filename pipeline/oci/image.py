@@ -48,10 +48,14 @@ class Image:
 
 
 def canonical(document: Any) -> bytes:
-    """Serialise JSON so that equal documents give equal bytes: sorted keys, no white space."""
+    """Serialise JSON so that equal documents give equal bytes: sorted keys, no white space.
+
+    A lone surrogate, which stands for a byte of a name that is no UTF-8, comes out as JSON's own
+    escape for it.
+    """
     return json.dumps(
         document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    ).encode("utf-8")
+    ).encode("utf-8", "backslashreplace")
 
 
 def sha256(data: bytes) -> str:

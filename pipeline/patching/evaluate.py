@@ -2,7 +2,8 @@
 
 Order and rules:
 - The variant is chosen by version, then its upstream tests are asked on the files as they are:
-  when all hold, the patch is `upstream` and its edits are not looked at.
+  when all hold, the patch is `upstream` and its edits are not looked at. A variant without edits
+  fails when one does not.
 - Edits run in the given order, each on what the earlier ones left; scopes are found anew each
   time. An edit that touches, needs or duplicates text that an earlier edit wrote is a `conflict`:
   the result would depend on the order, and a later check could not tell the edits apart.
@@ -59,9 +60,17 @@ def evaluate(
         label = variant.label if variant else ""
         if patch.name in names:
             variant, outcome, message = None, Outcome.CONFLICT, "it is listed twice"
+        elif variant and variant.not_needed:
+            message = variant.not_needed
+            variant, outcome = None, Outcome.NOT_NEEDED
         elif variant and variant.upstream and all(map(space.holds, variant.upstream)):
             places = ", ".join(sorted({test.file for test in variant.upstream}))
             variant, outcome, message = None, Outcome.UPSTREAM, f"the fix is in {places}"
+        elif variant and not variant.edits:
+            lacking = next(test for test in variant.upstream if not space.holds(test))
+            scope = f" in {lacking.within}" if lacking.within else ""
+            message = f"said to be upstream, but {lacking.file}{scope} lacks {lacking.contains!r}"
+            variant, outcome = None, Outcome.ANCHOR_MISSING
         names.add(patch.name)
         chosen.append(
             (patch, variant, PatchResult(patch.name, patch.distribution, label, outcome, message))

@@ -18,6 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 # beyond this a scope is compared exactly only: likeness of lines is slow, and no more than a help
 _MOST_LINES = 20_000
+_MOST_BYTES = 16_000_000  # beyond this only exact text is looked for
 
 
 def near_misses(path: str, data: bytes, scope: Span, find: bytes) -> tuple[str, tuple[int, ...]]:
@@ -33,8 +34,10 @@ def near_misses(path: str, data: bytes, scope: Span, find: bytes) -> tuple[str, 
             return f"it starts at line {lines[0]} and runs past the end of the scope", lines
         around = enclosing(path, data, start) or "no scope"
         return f"it stands outside the scope, at {_lines(lines)} ({around})", lines
-    for difference, pattern in _loosened(find):
-        hit = pattern.search(data, *scope) or pattern.search(data)
+    if scope[1] - scope[0] > _MOST_BYTES:
+        return "", ()
+    for difference, pattern in loosened(find):
+        hit = pattern.search(data, *scope) or pattern.search(data[:_MOST_BYTES])
         if hit:
             number, found, wanted = _first_difference(hit[0], find)
             if difference == "indentation" and _depth(found) == _depth(wanted):
@@ -48,7 +51,8 @@ def near_misses(path: str, data: bytes, scope: Span, find: bytes) -> tuple[str, 
 
 def line_of(data: bytes, offset: int) -> int:
     """The line (1…) on which a byte stands."""
-    return len(_END.findall(data, 0, offset)) + 1
+    ends = data.count(b"\n", 0, offset) + data.count(b"\r", 0, offset)
+    return ends - data.count(b"\r\n", 0, offset) + 1
 
 
 def holders(
@@ -64,8 +68,11 @@ def holders(
     return found
 
 
-def _loosened(find: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
-    """The anchor with one thing after another not minded, the smallest first."""
+def loosened(find: bytes) -> Iterator[tuple[str, re.Pattern[bytes]]]:
+    """The anchor with one thing after another not minded, the smallest first.
+
+    Each with what it is called: line ends, trailing whitespace, indentation, white space, case.
+    """
     lines = _END.split(find)
     yield "line ends", re.compile(_ANY_END.join(map(re.escape, lines)))
     stripped = [*(line.rstrip(_BLANKS) for line in lines[:-1]), lines[-1]]

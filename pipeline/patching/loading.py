@@ -7,6 +7,7 @@ Besides types and unknown keys it refuses edits that could not be told from drif
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from pipeline.errors import Fault, FaultyFile
 from pipeline.patching.model import Edit, Patch, UpstreamTest, Variant
 
 _PATCH_KEYS = {"name", "title", "why", "upstream", "distribution", "variants"}
-_VARIANT_KEYS = {"for", "upstream", "edits"}
+_VARIANT_KEYS = {"for", "upstream", "edits", "edits-of", "unverified", "not-needed"}
 _TEST_KEYS = {"file", "within", "contains"}
 _EDIT_KEYS = {"id", "file", "within", "find", "replace", "replace-file", "count"}
 
@@ -95,9 +96,8 @@ class _Reader:
             except InvalidName:
                 self.fault("distribution", f"{distribution!r} is no distribution name")
         why = self.text(data, "", "why")
-        variants = tuple(
-            self.variant(table, where) for table, where in self.tables(data, "", "variants")
-        )
+        tables = list(self.tables(data, "", "variants"))
+        variants = self.shared([self.variant(table, where) for table, where in tables], tables)
         seen: dict[str, str] = {}
         for index, variant in enumerate(variants):
             where = f"variants[{index}].for"
@@ -114,14 +114,46 @@ class _Reader:
             self.test(table, path)
             for table, path in self.tables(data, where, "upstream", required=False)
         )
-        edits = tuple(self.edit(table, path) for table, path in self.tables(data, where, "edits"))
+        other = bool({"upstream", "edits-of", "not-needed"} & data.keys())
+        edits = tuple(
+            self.edit(table, path)
+            for table, path in self.tables(data, where, "edits", required=not other)
+        )
+        unverified = self.text(data, where, "unverified") if "unverified" in data else ""
+        not_needed = self.text(data, where, "not-needed") if "not-needed" in data else ""
+        if not_needed and {"upstream", "edits", "edits-of"} & data.keys():
+            self.fault(_join(where, "not-needed"), "stands beside edits: give one of the two")
         seen: dict[str, str] = {}
         for index, edit in enumerate(edits):
             path = f"{where}.edits[{index}].id"
             if edit.id and edit.id in seen:
                 self.fault(path, f"{edit.id!r} is the id of {seen[edit.id]} too")
             seen.setdefault(edit.id, path)
-        return Variant(requirement, edits, tests)
+        return Variant(requirement, edits, tests, unverified, not_needed)
+
+    def shared(
+        self, variants: list[Variant], tables: list[tuple[dict[str, Any], str]]
+    ) -> tuple[Variant, ...]:
+        """The variants, each `edits-of` with the named variant's edits and its own in their places.
+
+        An edit of its own takes the place of the one with its id; others come last.
+        """
+        found = []
+        for variant, (table, where) in zip(variants, tables, strict=True):
+            if "edits-of" not in table:
+                found.append(variant)
+                continue
+            label = self.text(table, where, "edits-of")
+            named = [v for v, (t, _) in zip(variants, tables, strict=True) if t.get("for") == label]
+            if len(named) != 1 or named[0] is variant or not named[0].edits:
+                self.fault(
+                    _join(where, "edits-of"), f"no other variant with edits is for {label!r}"
+                )
+                continue
+            own = {edit.id: edit for edit in variant.edits}
+            edits = [own.pop(edit.id, edit) for edit in named[0].edits]
+            found.append(replace(variant, edits=(*edits, *own.values())))
+        return tuple(found)
 
     def requirement(self, data: dict[str, Any], where: str) -> Requirement:
         text = self.text(data, where, "for")

@@ -34,11 +34,18 @@ class Edit:
 
 @dataclass(frozen=True)
 class Variant:
-    """The edits for some versions. `requirement` is the parsed `for`: a name and a specifier."""
+    """The edits for some versions. `requirement` is the parsed `for`: a name and a specifier.
+
+    Without edits the release itself is said to have the change, and `upstream` must show it; or
+    `not_needed` says why these versions do without. `unverified` says why the edits could not be
+    tried on the real files; "" when they were.
+    """
 
     requirement: Requirement
     edits: tuple[Edit, ...]
     upstream: tuple[UpstreamTest, ...] = ()
+    unverified: str = ""
+    not_needed: str = ""
 
     @property
     def label(self) -> str:

@@ -16,6 +16,7 @@ class Outcome(StrEnum):
     """Would have been applied, but something else of the same run failed: nothing is written."""
     ALREADY_APPLIED = "already-applied"
     UPSTREAM = "upstream"
+    NOT_NEEDED = "not-needed"
     ANCHOR_MISSING = "anchor-missing"
     ANCHOR_AMBIGUOUS = "anchor-ambiguous"
     SCOPE_MISSING = "scope-missing"
@@ -31,11 +32,19 @@ class Outcome(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether nothing may be written. Already-applied and upstream are no failures."""
+        """Whether nothing may be written. Already applied, upstream, not needed: no failures."""
         return self not in _FINE
 
 
-_FINE = frozenset({Outcome.APPLIED, Outcome.FITS, Outcome.ALREADY_APPLIED, Outcome.UPSTREAM})
+_FINE = frozenset(
+    {
+        Outcome.APPLIED,
+        Outcome.FITS,
+        Outcome.ALREADY_APPLIED,
+        Outcome.UPSTREAM,
+        Outcome.NOT_NEEDED,
+    }
+)
 
 
 @dataclass(frozen=True)

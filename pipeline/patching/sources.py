@@ -119,17 +119,18 @@ def open_tree(root: Path, distributions: Iterable[str], python: str | None = Non
     return Tree(real, site, metadata, versions, python or _python_of(real, site))
 
 
-def open_wheel(path: Path, python: str) -> tuple[Source, str]:
+def open_wheel(path: Path, python: str, filename: str = "") -> tuple[Source, str]:
     """A wheel file, read member by member, and its distribution (canonical name).
 
-    `python` is the Python to judge syntax for: most wheels are for several.
+    `python` is the Python to judge syntax for: most wheels are for several. `filename` is the
+    wheel's own name where the file has another one.
     Raises UsageError for another name, Refusal for a file that is no zip archive.
     """
     try:
-        name, version, _, _ = parse_wheel_filename(path.name)
+        name, version, _, _ = parse_wheel_filename(filename or path.name)
         archive = zipfile.ZipFile(path)
     except InvalidWheelFilename as error:
-        raise UsageError(f"{path.name} is no wheel's file name") from error
+        raise UsageError(f"{filename or path.name} is no wheel's file name") from error
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file") from error
     except zipfile.BadZipFile as error:
@@ -148,7 +149,8 @@ def open_wheel(path: Path, python: str) -> tuple[Source, str]:
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
             raise Refusal(f"{path.name} is damaged: {file}: {error}") from error
 
-    return Source(path.name, read, {name: version}, python, lambda _: sorted(members)), name
+    files = sorted(members)
+    return Source(f"{name} {version}", read, {name: version}, python, lambda _: files), name
 
 
 def _metadata(site: Path) -> dict[str, Path]:

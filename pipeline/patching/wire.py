@@ -21,6 +21,7 @@ def patch_to_json(patch: Patch) -> dict[str, Any]:
         "variants": [
             {
                 "for": variant.label,
+                "not_needed": variant.not_needed,
                 "upstream": [
                     {"file": test.file, "contains": test.contains, "within": test.within}
                     for test in variant.upstream
@@ -55,6 +56,7 @@ def patch_from_json(document: Mapping[str, Any]) -> Patch:
                 requirement=Requirement(variant["for"]),
                 edits=tuple(Edit(**edit) for edit in variant["edits"]),
                 upstream=tuple(UpstreamTest(**test) for test in variant["upstream"]),
+                not_needed=variant["not_needed"],
             )
             for variant in document["variants"]
         ),

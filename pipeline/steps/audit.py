@@ -37,7 +37,7 @@ def run(inputs: Inputs, out: Path) -> Result:
     parents = inputs.steps[params["layers"] + params["stages"] :]
     before = _report(parents[0]) if parents else None
     reader = ImportReader(_imports(parents))
-    after = {file["path"]: file["after"] for step in stages for file in step.facts["files"]}
+    after = _written(stages, params["expectation"]["sites"][0])
     # First the parent's tree: the image's own is that and a layer more.
     below = view_of("", layers[: len(before["layers"])]) if before else None
     report = audit(
@@ -71,3 +71,23 @@ def _imports(parents: Sequence[StepOutput]) -> dict[str, tuple[str, ...]]:
         return {}
     known = json.loads((parents[0].directory / IMPORTS).read_bytes())
     return {sha256: tuple(modules) for sha256, modules in known.items()}
+
+
+def _written(stages: Sequence[StepOutput], site: str) -> dict[tuple[str, str], str]:
+    """Return (patch, image path) -> hex sha256 that the patch left, where no later stage wrote.
+
+    A file that a later stage edits proves nothing about earlier patches by its hash: of those the
+    texts are looked for.
+    """
+    after: dict[str, str] = {}
+    writers: dict[str, set[str]] = {}
+    for step in stages:
+        patches = step.facts["patches"]
+        for file in step.facts["files"]:
+            after[file["path"]] = file["after"]
+            writers[file["path"]] = {
+                patch["name"]
+                for patch in patches
+                if any(f"{site}/{edit['file']}" == file["path"] for edit in patch["edits"])
+            }
+    return {(name, path): after[path] for path, names in writers.items() for name in names}

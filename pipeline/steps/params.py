@@ -50,10 +50,13 @@ def wheel_files(
     ]
 
 
-def expectation_from(params: Mapping[str, Any], after: Mapping[str, str]) -> Expectation:
+def expectation_from(
+    params: Mapping[str, Any], after: Mapping[tuple[str, str], str]
+) -> Expectation:
     """Read what `expectations.expectation_params` wrote.
 
-    `after` maps image paths to the hex sha256 that the last patch left, where a build knows it.
+    `after` maps patch and image path to the hex sha256 that the patch left there, where a build
+    knows it and no later stage wrote the file.
     """
     return Expectation(
         environment=params["environment"],
@@ -73,7 +76,7 @@ def expectation_from(params: Mapping[str, Any], after: Mapping[str, str]) -> Exp
                 file=patch["file"],
                 must_contain=tuple(_probe(item) for item in patch["must_contain"]),
                 must_not=tuple(_probe(item) for item in patch["must_not"]),
-                post_sha256=after.get(patch["file"], ""),
+                post_sha256=after.get((patch["name"], patch["file"]), ""),
             )
             for patch in params["patches"]
         ),

@@ -21,6 +21,7 @@ from pipeline.steps.jit import jit_environment
 from pipeline.steps.layers import view_of
 from pipeline.steps.params import known_of, target_of
 from pipeline.steps.patched import apply_patches
+from pipeline.steps.payloads import payload_data
 from pipeline.steps.program import Inputs, Result
 
 FACTS = "usr/share/sm121-chain/stages"
@@ -39,7 +40,7 @@ def run(inputs: Inputs, out: Path) -> Result:
     )
     patches = apply_patches(draft, params["patches"])
     for payload in params["payloads"]:
-        draft.put(payload["destination"], payload["text"].encode("utf-8"), payload["mode"])
+        draft.put(payload["destination"], payload_data(inputs, payload), payload["mode"])
     if draft.is_empty and not (params["env"] or params["labels"]):
         raise Refusal(
             f"{params['stage']} is to be built but would change nothing",

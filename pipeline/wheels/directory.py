@@ -5,11 +5,14 @@ Formats: APPNOTE.TXT for zip, and the binary distribution format (PEP 427).
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import stat
+import struct
 import zipfile
 from collections.abc import Iterable
+from typing import BinaryIO
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -18,6 +21,13 @@ from pipeline.errors import Refusal
 
 UNFIT = re.compile(r"[\x00-\x1f\x7f\\]")  # what no name in a wheel or layer may hold
 _ENCRYPTED = 0x1 | 0x40
+
+MAX_DIRECTORY = 16 * 1024 * 1024  # bytes; zipfile holds the whole of it, and a wheel needs one
+_END = struct.Struct("<4s4H2LH")  # APPNOTE 4.3.16: the end of the central directory
+_END64 = struct.Struct("<4sQ2H2L4Q")  # 4.3.14
+_LOCATOR64 = 20  # bytes between both
+_MAX_COMMENT = 0xFFFF
+_IN_ZIP64 = 0xFFFFFFFF
 
 Faults = list[tuple[str, str]]
 
@@ -31,6 +41,26 @@ def refusal(filename: str, faults: Iterable[tuple[str, str]]) -> Refusal:
         hint="fetch the wheel again; when it is the same, pin another build of it",
         details=lines if len(lines) > 1 else (),
     )
+
+
+def check_directory(filename: str, file: BinaryIO) -> None:
+    """Refuse a zip directory that is too large to be held, by the size that its end declares.
+
+    What has no such end is left to `zipfile` to refuse.
+    """
+    length = file.seek(0, os.SEEK_END)
+    file.seek(max(0, length - _MAX_COMMENT - _END.size - _LOCATOR64 - _END64.size))
+    tail = file.read()
+    file.seek(0)
+    at = tail.rfind(b"PK\5\6")
+    if at < 0 or len(tail) - at < _END.size:
+        return
+    size = _END.unpack_from(tail, at)[5]
+    before = at - _LOCATOR64 - _END64.size
+    if size == _IN_ZIP64 and before >= 0 and tail.startswith(b"PK\6\6", before):
+        size = _END64.unpack_from(tail, before)[8]
+    if size > MAX_DIRECTORY:
+        raise refusal(filename, [("", f"its directory has {size:,} bytes, which no wheel needs")])
 
 
 def read_directory(filename: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:

@@ -18,6 +18,7 @@ from typing import BinaryIO
 from pipeline.errors import Refusal
 
 WHOLE = 1024 * 1024  # bytes: up to this size a member is read in one piece
+_MAX_WHOLE = 256 * 1024 * 1024
 _INPUT = 256 * 1024
 _LOCAL_HEADER = struct.Struct("<4sHHHHHLLLHH")
 _SIGNATURE = b"PK\x03\x04"
@@ -87,7 +88,9 @@ class Member(io.RawIOBase):
         return self._ahead
 
     def read_verified(self) -> bytes:
-        """Return the whole content, verified."""
+        """Return the whole content, verified; of a script, say. Refuses one beyond any memory."""
+        if self.size > _MAX_WHOLE:
+            raise self._refusal(f"has {self.size:,} bytes, too many to be read whole")
         data = self.read()
         self.verify(hashlib.sha256(data).hexdigest())
         return data

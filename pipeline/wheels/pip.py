@@ -100,11 +100,38 @@ def download(
         encoding="utf-8",
         newline="\n",
     )
+    # Every target takes `any`; named alone it keeps the host's own platforms out.
+    platforms = list(dict.fromkeys(p for w in wanted for p in w.platforms if p != "any"))
+    command = [*_command(directory, python, platforms or ["any"]), "--require-hashes"]
+    command += ["--requirement", str(directory / "wanted.txt")]
+    return _run(command, directory, children, moved)
+
+
+def download_release(
+    requirement: str,
+    directory: Path,
+    *,
+    python: str,
+    platforms: Sequence[str],
+    children: Children,
+    moved: Callable[[int], None],
+) -> Answer:
+    """Let pip download the wheel of `name==version` that suits a target best, whatever its bytes.
+
+    `platforms` are the target's platform tags, best first. Otherwise as `download`.
+    """
+    directory.mkdir()
+    return _run([*_command(directory, python, platforms), requirement], directory, children, moved)
+
+
+def _run(
+    command: Sequence[str], directory: Path, children: Children, moved: Callable[[int], None]
+) -> Answer:
     (directory / "files").mkdir()
     (directory / "tmp").mkdir()
     counted = 0
     said: list[str] = []
-    command, env = _command(wanted, directory, python), _environment(directory)
+    env = _environment(directory)
     with children.run(command, env=env) as process:
         assert process.stdout is not None
         before = 0
@@ -125,23 +152,20 @@ def download(
     return answer
 
 
-def _command(wanted: Sequence[Wanted], directory: Path, python: str) -> list[str]:
-    # Every target takes `any`; named alone it keeps the host's own platforms out.
-    platforms = dict.fromkeys(p for w in wanted for p in w.platforms if p != "any")
+def _command(directory: Path, python: str, platforms: Sequence[str]) -> list[str]:
     return [
         sys.executable, "-m", "pip", "download",
-        "--require-hashes", "--no-deps", "--only-binary=:all:",
+        "--no-deps", "--only-binary=:all:",
         "--ignore-requires-python",  # the lock decides what fits, not the index
         "--python-version", python,
         "--implementation", "cp",
         "--abi", "cp" + python.replace(".", ""),
-        *(f"--platform={p}" for p in platforms or ("any",)),
+        *(f"--platform={p}" for p in platforms),
         "--no-cache-dir",  # the store is the cache: 4 GB once are enough
         "--no-input", "--no-color", "--disable-pip-version-check",
         "--progress-bar", "raw",
         "--log", str(directory / "log"),
         "--dest", str(directory / "files"),
-        "--requirement", str(directory / "wanted.txt"),
     ]  # fmt: skip
 
 

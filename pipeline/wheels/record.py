@@ -9,11 +9,13 @@ import base64
 import binascii
 import csv
 import io
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from pipeline.wheels.directory import Faults
 
+_SIZE = re.compile(r"[0-9]{0,18}")
 _HASHES = ("sha256", "sha384", "sha512")  # PEP 427: sha256 or better
 
 
@@ -55,7 +57,7 @@ def parse_record(data: bytes, record: str, faults: Faults) -> dict[str, Row]:
 
 def _row(digest: str, size: str) -> Row | None:
     algorithm, _, value = digest.partition("=")
-    if algorithm not in _HASHES or not ((size.isascii() and size.isdigit()) or not size):
+    if algorithm not in _HASHES or not _SIZE.fullmatch(size):
         return None
     value = value.rstrip("=")
     try:

@@ -24,7 +24,14 @@ from packaging.utils import (
 )
 
 from pipeline.errors import OutsideTrouble, Refusal
-from pipeline.wheels.directory import UNFIT, Faults, find_dist_info, read_directory, refusal
+from pipeline.wheels.directory import (
+    UNFIT,
+    Faults,
+    check_directory,
+    find_dist_info,
+    read_directory,
+    refusal,
+)
 from pipeline.wheels.known import RECORD_MISMATCH, Known, select
 from pipeline.wheels.member import Expected, Member
 from pipeline.wheels.record import parse_record
@@ -32,6 +39,7 @@ from pipeline.wheels.record import parse_record
 _SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # stand outside RECORD and sign the wheel's own one
 _WRITTEN_BY_INSTALLERS = ("INSTALLER", "REQUESTED", "direct_url.json")
 _METADATA_FILES = ("WHEEL", "METADATA")
+MAX_METADATA = 64 * 1024 * 1024  # bytes; what is read whole: the largest RECORD has 2 MB
 
 
 class StrictWheel(WheelSource):
@@ -73,6 +81,7 @@ class StrictWheel(WheelSource):
         except OSError as error:
             raise OutsideTrouble(f"{filename}: cannot be read: {error}") from error
         with file:
+            check_directory(filename, file)
             try:
                 archive = zipfile.ZipFile(file)
             # What zipfile raises for a damaged directory, by what the damage hits.
@@ -115,7 +124,9 @@ class StrictWheel(WheelSource):
             raise refusal(self.filename, [(member, f"is no UTF-8 text: {error}")]) from error
 
     def read(self, member: str) -> bytes:
-        """Return the verified content of one member, whole."""
+        """Return the verified content of one member, whole. Refuses one that is too large."""
+        if self._infos[member].file_size > MAX_METADATA:
+            raise refusal(self.filename, [(member, "is larger than any such file")])
         with self._member(member) as stream:
             return stream.read_verified()
 
@@ -147,8 +158,7 @@ class StrictWheel(WheelSource):
         record = f"{self._dist_info}/RECORD"
         if record not in self._infos:
             raise refusal(self.filename, [(record, "is not there")])
-        with self._member(record) as stream:
-            data = stream.read_verified()
+        data = self.read(record)
         faults: Faults = []
         rows = parse_record(data, record, faults)
         expected: dict[str, Expected] = {}

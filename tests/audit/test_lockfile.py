@@ -45,7 +45,7 @@ def test_markers_choose_for_the_image(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "word"),
     [
-        ("a = [", FaultyFile, "no valid TOML"),
+        ("a = [", FaultyFile, "not TOML"),
         ("", FaultyFile, "PEP 751"),
         ('lock-version = "2.0"\ncreated-by = "x"\npackages = []\n', FaultyFile, "PEP 751"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,13 +11,14 @@ from hypothesis import strategies as st
 
 from pipeline.debs.archive import Deb, relative
 from pipeline.errors import Refusal
+from pipeline.oci.tarstream import Member
 
 
 def contents(path: Path) -> dict[str, bytes]:
     """Return the files of data.tar by name."""
     found: dict[str, bytes] = {}
 
-    def visit(item: tarfile.TarInfo, stream: BinaryIO | None) -> None:
+    def visit(item: Member, stream: BinaryIO | None) -> None:
         if stream is not None:
             found[relative(item.name)] = stream.read()
 

@@ -209,7 +209,7 @@ def test_cli_check_and_apply(env: Path, capsys: pytest.CaptureFixture[str]) -> N
     before = snapshot(env)
     assert cli(env, "check", "--root", str(env)) == 0
     out = capsys.readouterr().out
-    assert "fits" in out and "applied" not in out and "\x1b" not in out
+    assert "applies" in out and "applied" not in out and "\x1b" not in out
     assert snapshot(env) == before
     assert cli(env, "apply", "--root", str(env)) == 0
     assert "applied" in capsys.readouterr().out
@@ -238,10 +238,11 @@ def test_cli_check_against_a_wheel(env: Path, capsys: pytest.CaptureFixture[str]
     wheel.write_bytes(b"no zip")
     with pytest.raises(Refusal):
         cli(env, "check", "--against", str(wheel))
-    with pytest.raises(UsageError):
-        cli(env, "check", "--against", "my-pkg==1.5")
-    with pytest.raises(UsageError):
-        cli(env, "check", "--against", "my-pkg")
+    for wrong in ("my-pkg", "my-pkg==", "==1", "my pkg==1"):
+        with pytest.raises(UsageError):
+            cli(env, "check", "--against", wrong)
+    with pytest.raises(UsageError, match="nothing to check"):
+        cli(env, "check")
     with pytest.raises(UsageError, match="no patch is called"):
         cli(env, "check", "--root", str(env), "other")
 

@@ -215,6 +215,25 @@ def test_patch_may_not_fulfil_its_own_upstream_test() -> None:
     assert "upstream" in refused(ask(BODY, change), Outcome.CONFLICT)
 
 
+def test_without_edits_the_release_must_show_the_change() -> None:
+    test = UpstreamTest("a.py", "return x", "g")
+    assert ask(BODY, patch(upstream=(test,))).patches[0].outcome is Outcome.UPSTREAM
+    lacking = UpstreamTest("a.py", "return y", "g")
+    evaluation = ask(BODY, patch(upstream=(test, lacking)))
+    assert not evaluation.fits
+    assert evaluation.patches[0].outcome is Outcome.ANCHOR_MISSING
+    assert evaluation.patches[0].message == "said to be upstream, but a.py in g lacks 'return y'"
+
+
+def test_not_needed_is_fine_and_changes_nothing() -> None:
+    variant = Variant(Requirement("vllm==1.*"), (), not_needed="it never had the fault")
+    evaluation = ask(BODY, Patch("p", "t", "w", "", "vllm", (variant,)))
+    assert evaluation.fits
+    assert not evaluation.files
+    assert evaluation.patches[0].outcome is Outcome.NOT_NEEDED
+    assert evaluation.patches[0].message == "it never had the fault"
+
+
 @pytest.mark.parametrize(
     ("requirement", "version", "fits"),
     [

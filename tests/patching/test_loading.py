@@ -50,6 +50,62 @@ def test_good_patch(tmp_path: Path) -> None:
     assert variant.upstream[0].within is None
 
 
+def test_edits_may_be_missing_where_upstream_shows_the_change(tmp_path: Path) -> None:
+    (variant,) = load_patch(write(tmp_path, GOOD[: GOOD.index("[[variants.edits]]")])).variants
+    assert variant.edits == ()
+    neither = GOOD[: GOOD.index("[[variants.upstream]]")]
+    assert faults(tmp_path, neither) == {"variants[0].edits": "is missing"}
+
+
+def test_unverified_says_why(tmp_path: Path) -> None:
+    label = 'for = "vllm==0.30.*"'
+    text = GOOD.replace(label, f'{label}\nunverified = "no image here"')
+    assert load_patch(write(tmp_path, text)).variants[0].unverified == "no image here"
+    assert load_patch(write(tmp_path, GOOD)).variants[0].unverified == ""
+    for value in ('""', "true"):
+        text = GOOD.replace(label, f"{label}\nunverified = {value}")
+        assert list(faults(tmp_path, text)) == ["variants[0].unverified"]
+
+
+OLDER = """
+[[variants]]
+for = "vllm==0.1.dev20051"
+"""
+SAME = OLDER + 'edits-of = "vllm==0.30.*"\n'
+
+
+def test_edits_of_another_variant(tmp_path: Path) -> None:
+    one, other = load_patch(write(tmp_path, GOOD + SAME)).variants
+    assert other.edits == one.edits
+    assert other.upstream == ()
+    own = """[[variants.edits]]
+id = "v1.a"
+file = "a/b.py"
+find = "y = 1"
+replace = "y = 2"
+[[variants.edits]]
+id = "v1.b"
+file = "a/b.py"
+find = "z = 1"
+replace = "z = 2"
+"""
+    _, other = load_patch(write(tmp_path, GOOD + SAME + own)).variants
+    assert [(edit.id, edit.find) for edit in other.edits] == [("v1.a", "y = 1"), ("v1.b", "z = 1")]
+
+
+@pytest.mark.parametrize("label", ["vllm==0.31.*", "vllm==0.1.dev20051", "vllm==2.*"])
+def test_edits_of_no_such_variant(tmp_path: Path, label: str) -> None:
+    chained = SAME.replace("0.1.dev20051", "2.*") + OLDER + f'edits-of = "{label}"\n'
+    assert "variants[2].edits-of" in faults(tmp_path, GOOD + chained.replace("0.30.*", "9.*"))
+
+
+def test_not_needed_stands_alone(tmp_path: Path) -> None:
+    text = GOOD + OLDER + 'not-needed = "it never had the fault"\n'
+    assert load_patch(write(tmp_path, text)).variants[1].not_needed == "it never had the fault"
+    both = text + 'edits-of = "vllm==0.30.*"\n'
+    assert list(faults(tmp_path, both)) == ["variants[1].not-needed"]
+
+
 def test_line_ends_of_the_patch_file_do_not_matter(tmp_path: Path) -> None:
     text = GOOD.replace('find = "x = 1"', "find = '''\nx = 1\ny\n'''")
     one = load_patch(write(tmp_path, text))

@@ -9,11 +9,13 @@ is skipped and says so.
 from __future__ import annotations
 
 import ast
+import copy
 import os
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from pipeline.patching.loading import load_patches
-from pipeline.patching.model import Edit
+from pipeline.patching.model import Edit, Patch
 from pipeline.patching.scopes import find_scope
 
 ROOT = Path(__file__).parents[2]
@@ -37,29 +39,23 @@ class Sources:
 
     def text(self, file: str, edits: Sequence[str] = ()) -> str:
         """A file of the wheel with those of the edits applied that concern it."""
-        with zipfile.ZipFile(self.wheel) as archive:
-            data = archive.read(file)
-        for edit in self._edits(file):
-            if edit.id in edits:
-                assert edit.within is not None
-                scope = find_scope(file, data, edit.within)
-                part = data[scope.start : scope.end]
-                assert part.count(edit.find.encode()) == edit.count, edit.id
-                part = part.replace(edit.find.encode(), edit.replace.encode())
-                data = data[: scope.start] + part + data[scope.end :]
-        return data.decode()
+        return _text(self, file, tuple(edits))
 
     def patched(self, file: str) -> str:
         """A file of the wheel with all edits of the chain that concern it."""
-        return self.text(file, [edit.id for edit in self._edits(file)])
+        return self.text(file, [edit.id for edit in self.edits(file)])
 
     def node(self, file: str, name: str, edits: Sequence[str] = ()) -> Any:
         """The syntax tree of a function or class, by its dotted name."""
-        found: Any = ast.parse(self.text(file, edits), feature_version=(3, 11))
+        found: Any = self.tree(file, edits)
         for part in name.split("."):
             kinds = (ast.FunctionDef, ast.ClassDef)
             (found,) = (n for n in found.body if isinstance(n, kinds) and n.name == part)
-        return found
+        return copy.deepcopy(found)
+
+    def tree(self, file: str, edits: Sequence[str] = ()) -> ast.Module:
+        """The syntax tree of a file, shared: not to be changed."""
+        return _tree(self, file, tuple(edits))
 
     def take(
         self, file: str, name: str, edits: Sequence[str], names: Mapping[str, Any]
@@ -70,8 +66,9 @@ class Sources:
         taken: Callable[..., Any] = run(ast.Module([node], []), names)[node.name]
         return taken
 
-    def _edits(self, file: str) -> Iterator[Edit]:
-        for patch in load_patches(ROOT / "patches").values():
+    def edits(self, file: str) -> Iterator[Edit]:
+        """The edits of the chain that concern a file."""
+        for patch in _patches().values():
             if patch.distribution == self.distribution:
                 for variant in patch.variants:
                     if variant.requirement.specifier.contains(self.version, prereleases=True):
@@ -80,9 +77,44 @@ class Sources:
     @property
     def version(self) -> str:
         """From the metadata: a file of the wheelhouse is called by its hash."""
-        with zipfile.ZipFile(self.wheel) as archive:
-            (metadata,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        return metadata.split("/")[0].removesuffix(".dist-info").split("-")[1]
+        return _version(self.wheel)
+
+
+# Property tests ask for the same file hundreds of times.
+
+
+@cache
+def _patches() -> dict[str, Patch]:
+    return load_patches(ROOT / "patches")
+
+
+@cache
+def _version(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+    return metadata.split("/")[0].removesuffix(".dist-info").split("-")[1]
+
+
+@cache
+def _text(sources: Sources, file: str, edits: tuple[str, ...]) -> str:
+    with zipfile.ZipFile(sources.wheel) as archive:
+        data = archive.read(file)
+    for edit in sources.edits(file):
+        if edit.id in edits:
+            start, end = 0, len(data)
+            if edit.within is not None:
+                scope = find_scope(file, data, edit.within)
+                start, end = scope.start, scope.end
+            part = data[start:end]
+            assert part.count(edit.find.encode()) == edit.count, edit.id
+            part = part.replace(edit.find.encode(), edit.replace.encode())
+            data = data[:start] + part + data[end:]
+    return data.decode()
+
+
+@cache
+def _tree(sources: Sources, file: str, edits: tuple[str, ...]) -> ast.Module:
+    return ast.parse(sources.text(file, edits), feature_version=(3, 11))
 
 
 def run(module: ast.Module, names: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,7 +122,7 @@ def run(module: ast.Module, names: Mapping[str, Any]) -> dict[str, Any]:
     future = ast.parse("from __future__ import annotations").body
     code = compile(ast.Module([*future, *module.body], []), "<upstream>", "exec")
     namespace = dict(names)
-    exec(code, namespace)  # noqa: S102
+    exec(code, namespace)
     return namespace
 
 

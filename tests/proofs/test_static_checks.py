@@ -23,7 +23,17 @@ def holds(check: dict[str, Any], text: str) -> bool:
     return (check["text"] in text) == (check["kind"] == "contains")
 
 
-@pytest.mark.parametrize("stage", ["v01-nope-mla", "v06-pdl-gate", "v07-indexer-fill"])
+@pytest.mark.parametrize(
+    "stage",
+    [
+        "v01-nope-mla",
+        "v02-nan-debug",
+        "v06-pdl-gate",
+        "v07-indexer-fill",
+        "v10-indexer-topk",
+        "v11-dflash2",
+    ],
+)
 def test_vllm(vllm: Sources, stage: str) -> None:
     for check in text_checks(stage):
         assert not holds(check, vllm.text(check["file"])), check

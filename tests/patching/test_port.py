@@ -1,0 +1,166 @@
+"""Port: the proposals as a new variant, at the end of a file that otherwise stays as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from pipeline.patching.loading import load_patch
+from pipeline.patching.port import Ported, append, port
+from pipeline.patching.sources import Source
+from pipeline.patching.survey import survey
+from pipeline.patching.verdicts import State
+
+OLD = b"def f():\n    return 1\n\n\ndef g():\n    return 2\n"
+
+PATCH = """# The head stays.
+name = "mine"   # so does this
+title = "one line"
+why = "because"
+upstream = ""
+distribution = "pkg"
+
+[[variants]]
+for = "pkg==1.4.*"  # and this
+
+[[variants.upstream]]
+file = "pkg/a.py"
+within = "f"
+contains = '''fixed'''
+
+[[variants.edits]]
+id = "e.a"
+file = "pkg/a.py"
+within = "f"
+find = '''return 1'''
+replace = '''return 10'''
+
+# Between two edits.
+[[variants.edits]]
+id = "e.b"
+file = "pkg/a.py"
+within = "g"
+find = '''return 2'''
+replace-file = "mine.py.txt"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "mine.toml").write_text(PATCH, encoding="utf-8", newline="\n")
+    (tmp_path / "mine.py.txt").write_text("return 20", encoding="utf-8")
+    return tmp_path / "mine.toml"
+
+
+def source(files: dict[str, bytes], version: str = "2.1.3") -> Source:
+    return Source("pkg", files.get, {"pkg": Version(version)}, "3.11", lambda _: sorted(files))
+
+
+def ported(path: Path, files: dict[str, bytes], version: str = "2.1.3") -> Ported:
+    target = source(files, version)
+    origin = {"pkg/a.py": OLD}.get
+    (report,) = survey([load_patch(path)], target, lambda *_: origin).patches
+    return port(report, target, path)
+
+
+def test_variant_is_added_and_passes(path: Path) -> None:
+    before = path.read_bytes()
+    files = {"pkg/b.py": OLD}
+    done = ported(path, files)
+    assert not done.problem
+    append(path, done.text)
+    assert path.read_bytes().startswith(before)
+    patch = load_patch(path)
+    assert [variant.label for variant in patch.variants] == ["pkg==1.4.*", "pkg==2.1.*"]
+    assert [edit.file for edit in patch.variants[1].edits] == ["pkg/b.py", "pkg/b.py"]
+    assert [(t.file, t.within) for t in patch.variants[1].upstream] == [("pkg/b.py", "f")]
+    assert patch.payloads == ("mine.py.txt",)
+    assert path.read_text(encoding="utf-8").count("replace-file") == 2
+    assert survey([patch], source(files), lambda *_: None).fits
+    assert survey([patch], source({"pkg/a.py": OLD}, "1.4.9"), lambda *_: None).fits
+
+
+def test_what_must_be_read_is_said_and_written(path: Path) -> None:
+    done = ported(path, {"pkg/b.py": OLD})
+    assert {edit for edit, _ in done.read} == {"e.a", "e.b"}
+    assert "# A person must read" in done.text
+    assert "pkg/a.py -> pkg/b.py" in done.text
+    assert "the test is asked in f of pkg/b.py" in done.text
+
+
+def test_upstream_test_without_a_place_is_said(path: Path) -> None:
+    text = PATCH.replace('within = "f"\ncontains', 'within = "h"\ncontains')
+    path.write_text(text, encoding="utf-8", newline="\n")
+    done = ported(path, {"pkg/a.py": OLD})
+    assert [edit for edit, _ in done.read] == ["upstream"]
+    assert "cannot hold any more" in " ".join(done.text.replace("#", " ").split())
+
+
+def test_nothing_to_read_in_what_has_not_changed(path: Path) -> None:
+    done = ported(path, {"pkg/a.py": OLD})
+    assert done.text and done.read == ()
+    assert "person" not in done.text
+
+
+def test_a_changed_anchor_is_shown_beside_the_old_one(path: Path) -> None:
+    text = PATCH.replace("return 1'''", "return 1\n'''").replace("return 10'''", "return 10\n'''")
+    path.write_text(text, encoding="utf-8", newline="\n")
+    done = ported(path, {"pkg/a.py": OLD.replace(b"return 1\n", b"return 1  # one\n")})
+    assert not done.problem, done
+    assert "# e.a: anchor" in done.text
+    assert any(edit == "e.a" and "new one" in why for edit, why in done.read)
+
+
+def test_nothing_is_ported_when_one_edit_has_no_proposal(path: Path) -> None:
+    done = ported(path, {"pkg/a.py": OLD.replace(b"return 2", b"return None")})
+    assert (done.text, done.report.state) == ("", State.DOES_NOT_FIT)
+    assert "e.b" in done.problem
+
+
+def test_upstream_needs_no_variant(path: Path) -> None:
+    done = ported(path, {"pkg/a.py": OLD.replace(b"return 1", b"return fixed")})
+    assert (done.text, done.problem, done.report.state) == ("", "", State.UPSTREAM)
+
+
+def test_a_variant_that_does_not_fit_its_own_release_is_not_doubled(path: Path) -> None:
+    done = ported(path, {"pkg/a.py": b"x = 1\n"}, "1.4.2")
+    assert "already" in done.problem
+
+
+def test_a_file_that_cannot_take_a_variant_is_refused(path: Path) -> None:
+    head = PATCH[: PATCH.index("[[variants]]")]
+    edit = '{ id = "e", file = "pkg/a.py", within = "f", find = "return 1", replace = "return 3" }'
+    inline = f'variants = [{{ for = "pkg==1.4.*", edits = [{edit}] }}]\n'
+    path.write_text(head + inline, encoding="utf-8")
+    done = ported(path, {"pkg/a.py": OLD})
+    assert "no valid TOML" in done.problem
+    assert path.read_text(encoding="utf-8") == head + inline
+
+
+@pytest.mark.parametrize(
+    ("label", "version", "expected"),
+    [
+        ("pkg==1.4.*", "2.0", "pkg==2.0.*"),
+        ("pkg==1.4.*", "3", "pkg==3.0.*"),
+        ("pkg==1.*", "2.0.1", "pkg==2.*"),
+        ("pkg==1.4.2", "2.0.1", "pkg==2.0.1"),
+        ("pkg>=1,<2", "2.0.1+cu130", "pkg==2.0.1+cu130"),
+        ("pkg==1.4.*", "1!2.0", "pkg==1!2.0"),
+    ],
+)
+def test_the_new_line_is_as_wide_as_the_old(
+    path: Path, label: str, version: str, expected: str
+) -> None:
+    path.write_text(PATCH.replace("pkg==1.4.*", label), encoding="utf-8", newline="\n")
+    done = ported(path, {"pkg/a.py": OLD}, version)
+    assert f'for = "{expected}"' in done.text, done
+
+
+def test_line_ends_of_the_file_are_kept(path: Path) -> None:
+    path.write_bytes(PATCH.rstrip().replace("\n", "\r\n").encode())
+    done = ported(path, {"pkg/a.py": OLD})
+    append(path, done.text)
+    assert b"\n" not in path.read_bytes().replace(b"\r\n", b"")
+    assert len(load_patch(path).variants) == 2

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.base.image import known_base
 from pipeline.chain import BUILT
 from pipeline.graph import Plan, PlannedImage
 from pipeline.plan import make_plan
 from pipeline.project import Project
 from pipeline.subjects import Subject
+from pipeline.wheels.house import default_cache
 
 DIST = Path("dist")
 
@@ -18,7 +20,10 @@ def planned_image(project: Project, base: str, stage: str) -> tuple[Plan, Planne
 
     Raises UsageError without such a stage.
     """
-    plan = make_plan(project.lock, project.chain, project.patches, base=base, to=stage)
+    vendor = known_base(project.lock.base(base), default_cache())
+    plan = make_plan(
+        project.lock, project.chain, project.patches, base=base, to=stage, vendor=vendor
+    )
     images = {image.name: image for image in plan.images}
     image = images[stage]
     while image.state != BUILT:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,6 +126,17 @@ class _Archive:
             found = member.link
         raise self.refusal(f"{name} is a link without end")
 
+    def stored(self, digest: str) -> Part:
+        """Return the place of a blob that is kept under its digest."""
+        name = f"blobs/sha256/{digest.removeprefix('sha256:')}"
+        if name not in self._members:
+            raise Refusal(
+                f"digest-gone: docker-archive:{self.path} has no blob {digest}: an archive of"
+                " unpacked layers holds neither a manifest nor the bytes that it names",
+                hint="copy the image into a layout: skopeo copy --preserve-digests … oci:DIR",
+            )
+        return self.part(name)
+
     def json(self, name: object) -> tuple[Any, str]:
         """Return a parsed member, and the digest of its bytes."""
         part = self.part(name)
@@ -199,3 +210,17 @@ def _view(archive: _Archive, name: str, image: _Image, index_cache: Path | None)
         blobs.append((part, index))
         layers.append(LayerInfo(index.digest, index.diff_id, history[number]))
     return LayersView(name, blobs, layers, image.config, config_digest=image.digest)
+
+
+def archive_blobs(path: Path) -> Callable[[str], Blob]:
+    """Return where the blobs of an archive are, by digest.
+
+    Docker from 25 keeps an OCI layout in its archives, and so the blobs as they came. Raises
+    Refusal for what is not there: older archives hold unpacked layers, and no manifest.
+    """
+    archive = _Archive(path)
+
+    def blob(digest: str) -> Blob:
+        return archive.stored(digest)
+
+    return blob

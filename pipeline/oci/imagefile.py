@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pipeline.errors import Refusal
-from pipeline.oci.image import MEDIA_TYPE_MANIFEST, fingerprint
+from pipeline.oci.image import MEDIA_TYPE_MANIFEST, Below, Image, fingerprint
 from pipeline.oci.selection import parse_object
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -40,6 +40,16 @@ class ImageFile:
     diff_ids: Sequence[str]
     created_by: Sequence[str]
     document: Mapping[str, Any]
+
+    @property
+    def below(self) -> Below:
+        """The image as another one may stand on it."""
+        return Below(self.document, parse_object(self.manifest, self.name)["layers"])
+
+    @property
+    def as_it_is(self) -> Image:
+        """The image's own bytes."""
+        return Image(self.config, self.manifest, self.digest, self.fingerprint, self.media_type)
 
     @property
     def fingerprint(self) -> str:

@@ -76,7 +76,7 @@ def audit(session: nox.Session) -> None:
 
 @nox.session
 def patches(session: nox.Session) -> None:
-    """List, check or apply the patches."""
+    """List, check, port, capture or apply the patches."""
     verb(session, "patches")
 
 
@@ -85,6 +85,15 @@ def tests(session: nox.Session) -> None:
     """Run the test suite."""
     locked(session, "run", "test")
     session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Run the property tests of every reader with many more examples (an hour or so)."""
+    locked(session, "run", "test")
+    session.run(
+        "python", "-m", "pytest", "tests/hostile", "--hypothesis-profile=fuzz", *session.posargs
+    )
 
 
 @nox.session

@@ -44,6 +44,8 @@ class Assembly(Listener):
     An image is put there once its layers are made, its audit has no error, and so for everything
     that it stands on. `show` is called for each image, in order. `file` maps the hex sha256 of a
     locked file to its place. `vendor` is the base, where that is an image: it is shown as it came.
+    `dropped` are the tags of earlier builds that this one did not make, which are no longer in the
+    layout.
     """
 
     plan: Plan
@@ -56,6 +58,7 @@ class Assembly(Listener):
     vendor: ImageFile | None = None
     outputs: dict[str, StepOutput] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
+    dropped: list[str] = field(default_factory=list)
     _runtimes: dict[str, Runtime] = field(default_factory=dict)
 
     def started(self, step: Step) -> None:
@@ -168,7 +171,7 @@ def build(plan: Plan, engine: Engine, assembly: Assembly) -> Mapping[str, Built]
     try:
         engine.run(plan, assembly.file, assembly)
     finally:
-        assembly.layout.keep_only(
+        assembly.dropped = assembly.layout.keep_only(
             built.planned.tag for built in assembly.built.values() if built.image
         )
     return assembly.built

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -107,10 +108,18 @@ class Chain:
     def __iter__(self) -> Iterator[Stage]:
         return iter(self.stages.values())
 
+    @cached_property
+    def _by_tag(self) -> Mapping[str, str]:
+        return {stage.tag: stage.name for stage in self.stages.values()}
+
     def path(self, name: str) -> tuple[Stage, ...]:
-        """Return the stages from the first one to `name`, both included. `base` gives ()."""
+        """Return the stages from the first one to `name`, both included. `base` gives ().
+
+        A stage's tag names it too. Raises UsageError for a name that is neither.
+        """
         if name == ROOT:
             return ()
+        name = self._by_tag.get(name, name)
         if name not in self.stages:
             known = ", ".join(self.stages)
             raise UsageError(f"no stage {name!r}", hint=f"the stages are: {known}")

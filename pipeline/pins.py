@@ -52,7 +52,7 @@ def load_lock(path: Path) -> Lock:
         FaultyFile: the file has faults; the error holds all of them.
         OutsideTrouble: the file cannot be read.
     """
-    document = read_toml(path, missing="a lock is named with --line, or by its path")
+    document = read_toml(path, missing="run this in a checkout, or name a lock of it with --line")
     faults: list[Fault] = []
     root = Table(document, "", faults)
     ours = root.table("tool", required=False).table(TOOL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.base.image import known_base
-from pipeline.chain import BUILT
+from pipeline.chain import BUILT, ROOT
 from pipeline.graph import Plan, PlannedImage
 from pipeline.plan import make_plan
 from pipeline.project import Project
@@ -25,7 +25,7 @@ def planned_image(project: Project, base: str, stage: str) -> tuple[Plan, Planne
         project.lock, project.chain, project.patches, base=base, to=stage, vendor=vendor
     )
     images = {image.name: image for image in plan.images}
-    image = images[stage]
+    image = images[stage if stage == ROOT else project.chain.path(stage)[-1].name]
     while image.state != BUILT:
         image = images[image.parent]
     return plan, image

@@ -173,6 +173,7 @@ def test_to_builds_a_path_only_and_drops_what_is_not_of_it(line: Line) -> None:
     done = build(line, "--to", "v3")
     assert [text.split()[0] for text in done.stdout.splitlines()] == tags(line)
     assert tags(line) == ["sm121-base", "sm121-v1", "sm121-v3"]
+    assert "no longer in dist, not part of this build: sm121-v4" in done.stderr
     blobs = list((line.root / "dist" / "blobs" / "sha256").iterdir())
     image = read_image(line.root / "dist", "sm121-v3")
     assert len(blobs) == len(image.layers) + 2 * 3
@@ -200,7 +201,7 @@ def test_check_that_does_not_hold(line: Line) -> None:
 
 def test_patch_that_two_stages_list(line: Line) -> None:
     line.edit("stages/v04-tile.toml", '["tile"]', '["tile", "scale"]')
-    refused(build(line), 1, "patch scale: already-applied: a stage below lists it too")
+    refused(build(line), 1, "patch scale: already-applied: a stage below has made the same edits")
 
 
 def test_stage_that_changes_nothing(line: Line) -> None:
@@ -402,3 +403,30 @@ def test_a_stage_that_edits_the_same_file_elsewhere_is_fine(line: Line) -> None:
     )
     # what the later stage found is what the earlier one left
     assert file["before"] == v1["files"][0]["after"] != file["after"]
+
+
+SIGN = """
+name = "upstream-shift"
+title = "Shift is upstream"
+why = "The release has it."
+upstream = ""
+distribution = "vllm"
+[[variants]]
+for = "vllm==0.30.*"
+[[variants.upstream]]
+file = "vllm/model.py"
+within = "shift"
+contains = "return x + 1"
+"""
+
+
+def test_what_a_release_has_is_looked_for_in_later_stages_too(line: Line) -> None:
+    line.patch("upstream-shift.toml", SIGN)
+    line.edit("stages/v04-tile.toml", '"tile"', '"upstream-shift", "tile"')
+    assert build(line).returncode == 0
+    facts = json.loads(
+        read_image(line.root / "dist", "sm121-v4").read("usr/share/sm121-chain/stages/v4.json")
+    )
+    assert [patch["outcome"] for patch in facts["patches"]] == ["upstream", "applied"]
+    later(line, "shift", "return x + 1", "return x + 2")
+    refused(build(line), 1, "the audit of v5", "patch-lost", "upstream-shift")

@@ -17,6 +17,14 @@ LOCKS = Path(__file__).parent / "fixtures" / "locks"
 PATHS = [(), ("v3",), ("v3", "v4"), ("v3", "v4", "v5"), ("v3", "v4", "v5", "v9")]
 
 FAULTS = {
+    "artifact-faults": [
+        "tool.sm121-chain.artifacts[0].name: 'Comms' is not normalized: comms",
+        "tool.sm121-chain.artifacts[0].filename: "
+        "'comms-1.0-py3-none-any.whl' is not of version 2.0",
+        "tool.sm121-chain.artifacts[0].size: 0 is below 1",
+        "tool.sm121-chain.artifacts[0].sha256: 'abc' is not 64 lower-case hex digits",
+        "tool.sm121-chain.artifacts[0].why: missing",
+    ],
     "base-undeclared": ["extras: the base 'day0' is missing"],
     "deb-not-listed": ["tool.sm121-chain.bases.wheels.packages[0]: g++ is not among the debs"],
     "double-entry": ["packages[1]: double: comms 2.0 stands after comms 2.0"],
@@ -289,6 +297,13 @@ def test_published_hashes(
     real: Lock, base: str, groups: tuple[str, ...], name: str, sha256: str
 ) -> None:
     assert {wheel.name: wheel.sha256 for wheel in real.select(base, groups)}[name] == sha256
+
+
+def test_artifacts_are_for_files_only(real: Lock) -> None:
+    wheel = real.artifact("vllm", "0.28.0")
+    assert wheel is not None and wheel.filename.startswith("vllm-0.28.0-")
+    assert real.artifact("vllm", "0.30.0") is None
+    assert not any(wheel in real.select(base) for base in real.bases)
 
 
 def test_no_package_index_is_named() -> None:

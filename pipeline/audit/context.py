@@ -10,6 +10,7 @@ from pipeline.audit.catalogue import SEVERITIES
 from pipeline.audit.expectation import Expectation
 from pipeline.audit.findings import Finding
 from pipeline.audit.imports import Imports
+from pipeline.audit.memo import AuditMemo
 from pipeline.audit.patched import PatchState, ScopeReader, judge_patches
 from pipeline.audit.report import Baseline, BrokenImport, Unsatisfied
 from pipeline.audit.requirements import Requirements
@@ -30,11 +31,12 @@ class Context:
     read_scope: ScopeReader
     below: ImageView | None = None
     import_reader: ImportReader = field(default_factory=ImportReader)
+    memo: AuditMemo = field(default_factory=AuditMemo)
 
     @cached_property
     def ownership(self) -> Ownership:
         """Files of the image and the RECORDs that claim them."""
-        return Ownership(self.inventory, self.view.tree)
+        return Ownership(self.inventory, self.view.tree, self.memo.claims)
 
     @cached_property
     def patch_states(self) -> tuple[PatchState, ...]:
@@ -44,7 +46,9 @@ class Context:
     @cached_property
     def requirements(self) -> Requirements:
         """Requirements of the installed distributions."""
-        return Requirements(self.inventory, self.expectation)
+        environment = tuple(sorted(self.expectation.environment.items()))
+        answers = self.memo.markers.setdefault(environment, {})
+        return Requirements(self.inventory, self.expectation, answers)
 
     @cached_property
     def unsatisfied(self) -> tuple[Unsatisfied, ...]:

@@ -159,7 +159,7 @@ class Imports:
         return self._found[name]
 
     def _modules_of(self, name: str) -> Iterator[tuple[Claim, str]]:
-        for claim in self.ownership.by_distribution.get(name, ()):
+        for claim in self.ownership.claims_of(name):
             if claim.located is None or not claim.path.endswith((".py", ".so")):
                 continue
             for prefix in self._prefixes:

@@ -70,8 +70,7 @@ class Requirements:
 
     inventory: Inventory
     expectation: Expectation
-    _answers: dict[tuple[Marker, str], bool] = field(default_factory=dict, compare=False)
-    _senseless: set[Marker] = field(default_factory=set, compare=False)
+    _answers: dict[tuple[str, str], bool | None] = field(default_factory=dict, compare=False)
 
     def unsatisfied(self, inherited: frozenset[tuple[str, str, str]]) -> tuple[Unsatisfied, ...]:
         """Return what is not met, sorted.
@@ -122,7 +121,7 @@ class Requirements:
             (one, text)
             for one in self.inventory.distributions
             for text in one.requires
-            if (parsed := parse_requirement(text)) is None or parsed.marker in self._senseless
+            if parse_requirement(text) is None or self._answers.get((text, ""), False) is None
         )
 
     def _of(self, one: Distribution, extras: frozenset[str]) -> Iterator[tuple[str, Requirement]]:
@@ -131,20 +130,19 @@ class Requirements:
             if requirement is None:
                 continue
             marker = requirement.marker
-            if marker is None or any(self._holds(marker, extra) for extra in ("", *extras)):
+            if marker is None or any(self._holds(text, marker, extra) for extra in ("", *extras)):
                 yield text, requirement
 
-    def _holds(self, marker: Marker, extra: str) -> bool:
-        key = (marker, extra)
+    def _holds(self, text: str, marker: Marker, extra: str) -> bool:
+        key = (text, extra)
         if key not in self._answers:
             environment = {**self.expectation.environment, "extra": extra}
             try:
                 self._answers[key] = marker.evaluate(environment)
             # A comparison that means nothing: `python_version ~= "x"`.
             except (UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
-                self._answers[key] = False
-                self._senseless.add(marker)
-        return self._answers[key]
+                self._answers[key] = None
+        return self._answers[key] is True
 
     def _extras(self) -> Mapping[str, frozenset[str]]:
         """Extras that are asked for, by distribution: by the lock, or by another distribution."""

@@ -9,10 +9,11 @@ from packaging.utils import canonicalize_name
 from pipeline.audit.context import Context
 from pipeline.audit.expectation import Expectation, KnownFault
 from pipeline.audit.findings import NOTE, Finding
+from pipeline.audit.memo import AuditMemo
 from pipeline.audit.patched import ScopeReader, no_scopes
 from pipeline.audit.report import AuditReport, Baseline
 from pipeline.audit.rules import RULES
-from pipeline.inventory.distributions import Memo, read_inventory
+from pipeline.inventory.distributions import read_inventory
 from pipeline.inventory.imports import ImportReader
 from pipeline.oci.view import ImageView
 
@@ -23,7 +24,7 @@ def audit(
     *,
     parent: Baseline | None = None,
     read_scope: ScopeReader = no_scopes,
-    memo: Memo | None = None,
+    memo: AuditMemo | None = None,
     below: ImageView | None = None,
     imports: ImportReader | None = None,
 ) -> AuditReport:
@@ -34,9 +35,10 @@ def audit(
     parsing the same metadata again, `imports` from reading the same sources. `below` is the
     parent's image: with it, an import that a moved distribution breaks is seen.
     """
-    inventory = read_inventory(view, expectation.sites, memo=memo)
+    memo = memo or AuditMemo()
+    inventory = read_inventory(view, expectation.sites, memo=memo.metadata)
     context = Context(
-        view, inventory, expectation, parent, read_scope, below, imports or ImportReader()
+        view, inventory, expectation, parent, read_scope, below, imports or ImportReader(), memo
     )
     findings = [_tolerated(context, finding) for rule in RULES for finding in rule(context)]
     return AuditReport(

@@ -24,11 +24,12 @@ VERBS = {
     "lock": "resolve, check, explain or export the lock",
     "fetch": "download every locked file into the cache, verified",
     "audit": "one image against the lock",
-    "patches": "list, check or apply the patches",
+    "patches": "list, check, port, capture or apply the patches",
     "push": "an image into a repository, by digest; no tag",
     "fingerprint": "the identity of images: equal for equal content, whatever the packing",
 }
 INTERRUPTED = 130
+_MOST_DETAILS = 60
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,7 +82,9 @@ def _parser(verb: str) -> argparse.ArgumentParser:
 def _complain(error: ChainError) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"[bold red]error:[/bold red] {escape(error.message)}")
-    for detail in error.details:
+    for detail in error.details[:_MOST_DETAILS]:
         console.print(f"  {escape(detail)}")
+    if len(error.details) > _MOST_DETAILS:
+        console.print(f"  … and {len(error.details) - _MOST_DETAILS} more")
     if error.hint:
         console.print(f"[bold]next:[/bold] {escape(error.hint)}")

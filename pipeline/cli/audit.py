@@ -14,11 +14,13 @@ from pipeline.audit.findings import ERROR
 from pipeline.audit.lockfile import read_lockfile
 from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
-from pipeline.chain import BASES
+from pipeline.chain import BASES, ROOT
 from pipeline.errors import OutsideTrouble
 from pipeline.inventory.distributions import find_sites
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
+from pipeline.pins import lock_path
+from pipeline.plan import BASE_TAG
 from pipeline.progress import progress_on
 from pipeline.project import Project
 from pipeline.report import json, text
@@ -61,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
     subject = standing_subject(subject, args.line, args.base)
     with progress_on(sys.stderr, quiet=args.quiet) as progress:
         view = open_subject(subject, default_cache(), progress=progress)
+        against = against or _stage_of(view, args)
         report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
     if args.output:
         try:
@@ -71,6 +74,18 @@ def run(args: argparse.Namespace) -> int:
     elif not args.quiet:
         _write(report, args, sys.stdout)
     return 1 if report.worst == ERROR else 0
+
+
+def _stage_of(view: ImageView, args: argparse.Namespace) -> str:
+    """Return the stage that an image of ours says it is, if the project here knows it; else ""."""
+    labels = (view.config.get("config") or {}).get("Labels") or {}
+    name, title = (labels.get(f"org.opencontainers.image.{key}") for key in ("version", "title"))
+    if not lock_path(Path.cwd(), args.line).is_file():
+        return ""
+    if name == ROOT:
+        return ROOT if title == BASE_TAG else ""
+    stage = Project(Path.cwd(), args.line).chain.stages.get(str(name))
+    return stage.name if stage is not None and stage.tag == title else ""
 
 
 def _expectation(view: ImageView, against: str, args: argparse.Namespace) -> Expectation:

@@ -61,28 +61,36 @@ def run(args: argparse.Namespace) -> int:
         )
     check_zstd(lock.zstd.library)
     house = Wheelhouse(default_cache())
-    engine = LocalEngine(house.cache, args.jobs)
-    began = time.monotonic()
-    # What is wrong with the chain itself is said before anything large is fetched.
+    # Before anything is fetched: a directory that is refused is refused at once.
+    layout = LayoutWriter(args.out, Trust(house.cache))
     stages = project.chain.path(args.to) if args.to else tuple(project.chain)
     check_references(lock, stages, project.patches, args.base)
+    engine = LocalEngine(house.cache, args.jobs)
+    began = time.monotonic()
     vendor = _ready(base, engine, house.cache, args) if base.image else None
     plan = make_plan(
         lock, project.chain, project.patches, base=args.base, to=args.to, vendor=vendor
     )
     _fetch(plan, project, house, args)
-    layout = LayoutWriter(args.out, Trust(house.cache))
     image = vendor.image if vendor else None
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
         assembly = Assembly(plan, lock, layout, progress, _print, base, house.path, image)
-        built = build(plan, engine, assembly)
+        try:
+            build(plan, engine, assembly)
+        finally:
+            if assembly.dropped:
+                dropped = ", ".join(assembly.dropped)
+                print(
+                    f"no longer in {args.out}, not part of this build: {dropped}", file=sys.stderr
+                )
     engine.prune()
-    images = sum(1 for item in built.values() if item.image)
-    print(
-        f"{images} images in {args.out}, {readable(_size(args.out))},"
-        f" in {time.monotonic() - began:.1f} s",
-        file=sys.stderr,
-    )
+    if not args.quiet:
+        images = sum(1 for item in assembly.built.values() if item.image)
+        print(
+            f"{images} images in {args.out}, {readable(_size(args.out))},"
+            f" in {time.monotonic() - began:.1f} s",
+            file=sys.stderr,
+        )
     return 0
 
 

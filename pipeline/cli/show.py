@@ -30,22 +30,22 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan of a base, or one stage with what it changes and why."""
     project = Project(Path.cwd(), args.line)
     make_plan(project.lock, project.chain, project.patches, base=args.base)
-    if args.stage:
+    if args.stage and args.stage != ROOT:
         stage = project.chain.path(args.stage)[-1]  # an unknown stage is a usage error
         lines = _one(project, stage, args.base)
     else:
-        lines = _all(project, args.base)
+        lines = _all(project, args.base, only_base=args.stage == ROOT)
     for line in lines:
         print(line)
     return 0
 
 
-def _all(project: Project, base: str) -> Iterator[str]:
+def _all(project: Project, base: str, *, only_base: bool = False) -> Iterator[str]:
     made_of = project.lock.base(base)
     selected = project.lock.select(base)
     what = f"{made_of.image}@{made_of.digest}" if made_of.image else f"{len(selected)} wheels"
     yield f"{ROOT:<5} {'':<6} base {base}: {what}"
-    for stage in project.chain:
+    for stage in () if only_base else project.chain:
         status = stage.on(base)
         yield f"{stage.name:<5} {stage.parent:<6} {stage.title} [{status.state}]"
         if status.reason:

@@ -97,10 +97,15 @@ Parsed = Metadata | Origin | tuple[RecordRow, ...] | str | Unreadable
 
 @dataclass
 class Memo:
-    """Parsed metadata files by parser and sha256 of their content, so that the audits of a chain,
-    whose images are nearly equal, read and parse each file once."""
+    """Parsed metadata files by parser and sha256 of their content, and what was made of them, so
+    that the audits of a chain, whose images are nearly equal, read and parse each file once."""
 
     parsed: dict[tuple[str, str], Parsed] = field(default_factory=dict)
+    distributions: dict[_Key, Distribution] = field(default_factory=dict)
+
+
+# Everything that a distribution is made of: its `_Info`, with the hashes of its files.
+_Key = tuple[str, str, bool, int, tuple[tuple[str, str], ...]]
 
 
 class _Info(NamedTuple):
@@ -227,6 +232,14 @@ def _parse_all(view: ImageView, infos: Iterable[_Info], memo: Memo) -> None:
 
 def _distribution(info: _Info, memo: Memo) -> Distribution:
     """Raises Unreadable when the dist-info does not identify a distribution."""
+    hashes = tuple((parser, at.entry.sha256) for parser, at in info.files.items())
+    key = (info.path, info.site, info.requested, info.layer, hashes)
+    if key not in memo.distributions:
+        memo.distributions[key] = _parsed_distribution(info, memo)
+    return memo.distributions[key]
+
+
+def _parsed_distribution(info: _Info, memo: Memo) -> Distribution:
     parsed = {parser: memo.parsed[parser, at.entry.sha256] for parser, at in info.files.items()}
     metadata = parsed.get("METADATA")
     if isinstance(metadata, Unreadable):

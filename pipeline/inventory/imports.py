@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -40,7 +41,9 @@ def import_line(source: bytes, module: str) -> int | None:
     UNKNOWN_LINE when the source does not parse with this Python: an image's Python can be newer.
     """
     try:
-        tree = ast.parse(source)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of others' sources: no user can act on them
+            tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return UNKNOWN_LINE
     for node in tree.body:

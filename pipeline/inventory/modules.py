@@ -24,13 +24,11 @@ def search_path(view: ImageView, site: str) -> tuple[str, ...]:
 
     Lines that import code are skipped, but for one form: what they do is known when they run.
     """
-    names = [
-        located.entry.path
-        for located in view.tree.under(site)
-        if located.entry.path.endswith(".pth")
-        and located.entry.has_content
-        and located.entry.path.rpartition("/")[0] == site
-    ]
+    names = sorted(
+        path
+        for path, located in view.tree.nodes.items()
+        if path.endswith(".pth") and located.entry.has_content and path.rpartition("/")[0] == site
+    )
     contents = view.read_many(names) if names else {}
     found = [site]
     for name in names:

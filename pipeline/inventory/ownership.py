@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
+from operator import eq
 from typing import NamedTuple
 
 from pipeline.inventory.distributions import Distribution, Inventory
@@ -36,30 +38,52 @@ def claimed_path(site: str, row: str) -> str | None:
     return None if path == ".." or path.startswith("../") else path
 
 
+class _Claims(NamedTuple):
+    """What the RECORD of one distribution claims. `plain` is whether every path is what its row
+    says: where links were followed, the links of another tree may lead elsewhere."""
+
+    distribution: Distribution
+    claims: tuple[Claim, ...]
+    outside: tuple[str, ...]
+    plain: bool
+
+
+@dataclass
+class ClaimMemo:
+    """Claims of distributions, by their object's id (which the value keeps alive), from trees that
+    were looked at before. They are believed as long as all of their files are the same."""
+
+    known: dict[int, _Claims] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Ownership:
     """All claims of all RECORDs of an inventory on the files of a tree."""
 
     inventory: Inventory
     tree: Tree
+    memo: ClaimMemo = field(default_factory=ClaimMemo, compare=False)
+
+    @cached_property
+    def by_record(self) -> tuple[tuple[Claim, ...], ...]:
+        """The claims of each distribution, in the inventory's order. Where nothing has changed,
+        these are the objects that an ownership of the same memo had before."""
+        return tuple(one.claims for one in self._resolved)
 
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
         """Every row that stays in the image, in the order of the inventory and its RECORDs."""
-        return tuple(claim for claim in self._rows if isinstance(claim, Claim))
+        return tuple(chain.from_iterable(self.by_record))
 
-    @cached_property
-    def by_distribution(self) -> Mapping[str, tuple[Claim, ...]]:
-        """Claims by the normalised name of the distribution that makes them."""
-        groups: dict[str, list[Claim]] = {}
-        for claim in self.claims:
-            groups.setdefault(claim.distribution.name, []).append(claim)
-        return {name: tuple(claims) for name, claims in groups.items()}
+    def claims_of(self, name: str) -> tuple[Claim, ...]:
+        """Return the claims of the distributions of a normalised name."""
+        found = [one.claims for one in self._resolved if one.distribution.name == name]
+        return tuple(chain.from_iterable(found))
 
     @cached_property
     def outside(self) -> tuple[tuple[Distribution, str], ...]:
         """Rows that leave the image root. What they name is never looked at."""
-        return tuple(row for row in self._rows if not isinstance(row, Claim))
+        return tuple((one.distribution, row) for one in self._resolved for row in one.outside)
 
     @cached_property
     def owners(self) -> Mapping[str, tuple[Claim, ...]]:
@@ -80,6 +104,8 @@ class Ownership:
     def shared(self) -> Mapping[str, tuple[Claim, ...]]:
         """Claims on files that have several, by real path."""
         shared: dict[str, tuple[Claim, ...]] = {}
+        if len(self._first) == len(self.claims):
+            return shared
         for claim in self.claims:
             first = self._first[claim.path]
             if first is not claim:
@@ -88,28 +114,42 @@ class Ownership:
 
     @cached_property
     def _first(self) -> Mapping[str, Claim]:
-        first: dict[str, Claim] = {}
-        for claim in self.claims:
-            first.setdefault(claim.path, claim)
-        return first
+        # From the last to the first, so that the first one stays.
+        return {claim.path: claim for claim in reversed(self.claims)}
 
     @cached_property
-    def _rows(self) -> tuple[Claim | tuple[Distribution, str], ...]:
-        return tuple(self._resolved())
+    def _resolved(self) -> tuple[_Claims, ...]:
+        return tuple([self._claims(one) for one in self.inventory.distributions])
 
-    def _resolved(self) -> Iterator[Claim | tuple[Distribution, str]]:
+    def _claims(self, distribution: Distribution) -> _Claims:
         nodes = self.tree.nodes
-        for distribution in self.inventory.distributions:
-            site = distribution.site
-            for row in distribution.record or ():
-                path = claimed_path(site, row.path)
-                if path is None:
-                    yield distribution, row.path
-                    continue
+        known = self.memo.known.get(id(distribution))
+        if known is None or not known.plain or not _unchanged(known.claims, nodes):
+            known = self.memo.known[id(distribution)] = self._resolve(distribution)
+        return known
+
+    def _resolve(self, distribution: Distribution) -> _Claims:
+        nodes, site = self.tree.nodes, distribution.site
+        claims: list[Claim] = []
+        outside: list[str] = []
+        plain = True
+        for row in distribution.record or ():
+            path = claimed_path(site, row.path)
+            if path is None:
+                outside.append(row.path)
+                continue
+            located = nodes.get(path)
+            if located is None or not located.entry.has_content:
+                plain = False
+                path = self.tree.real_path(path) or path
                 located = nodes.get(path)
-                if located is None or not located.entry.has_content:
-                    path = self.tree.real_path(path) or path
-                    located = nodes.get(path)
-                    if located is not None and not located.entry.has_content:
-                        located = None
-                yield Claim(distribution, row, path, located)
+                if located is not None and not located.entry.has_content:
+                    located = None
+            claims.append(Claim(distribution, row, path, located))
+        return _Claims(distribution, tuple(claims), tuple(outside), plain)
+
+
+def _unchanged(claims: tuple[Claim, ...], nodes: Mapping[str, Located]) -> bool:
+    """Whether every file of claims is as it was, in the same layer."""
+    paths, places = [one.path for one in claims], [one.located for one in claims]
+    return all(map(eq, map(nodes.get, paths), places))

@@ -85,7 +85,8 @@ def _wanted_by(
             fits = "" if meets(requirement, wheel.version) else " (not met)"
             yield f"  {dependant.name} {dependant.version} wants {text}{fits}"
     if seen.absent:
-        yield f"  who else wants it is not known: {len(seen.absent)} wheels are not here, run fetch"
+        absent = f"{len(seen.absent)} wheels are not here, run fetch --base {base}"
+        yield f"  who else wants it is not known: {absent}"
 
 
 def _override(override: Override, name: str) -> Iterator[str]:

@@ -67,9 +67,10 @@ class LayoutWriter:
         }
         self._write_index()
 
-    def keep_only(self, tags: Iterable[str]) -> None:
-        """Drop all other tags, and every blob that no kept image reaches."""
+    def keep_only(self, tags: Iterable[str]) -> list[str]:
+        """Drop all other tags, and every blob that no kept image reaches; return those tags."""
         keep = set(tags)
+        dropped = sorted(self._manifests.keys() - keep)
         self._manifests = {tag: entry for tag, entry in self._manifests.items() if tag in keep}
         self._write_index()
         reached = set()
@@ -81,6 +82,7 @@ class LayoutWriter:
         for blob in self._blobs.iterdir():
             if f"sha256:{blob.name}" not in reached:
                 blob.unlink()
+        return dropped
 
     def _path(self, digest: str) -> Path:
         return self._blobs / digest.removeprefix("sha256:")

@@ -16,10 +16,9 @@ from pipeline.patching.hints import line_of
 from pipeline.patching.matching import Span, occurrences
 from pipeline.patching.model import Edit
 from pipeline.patching.outcomes import EditResult, Outcome
-from pipeline.patching.places import KIN, Place, Read, file_likeness, origin_span, scope_span
+from pipeline.patching.places import KIN, SAME, Place, Read, file_likeness, origin_span, scope_span
 from pipeline.patching.verdicts import EditReport, Line, Proposal, Verdict
 
-_SAME = 0.6  # likeness above which a moved anchor is surer than a changed one in its old scope
 _SHOWN = 3
 
 
@@ -39,7 +38,7 @@ def diagnose(subject: Subject, places: Sequence[Place], read: Read) -> EditRepor
     scope = scope_span(edit.file, data, edit.within) if data is not None else None
     others = [p for p in places if (p.file, p.within) != (edit.file, edit.within)]
     exact = _exact(subject, others)
-    enough = _SAME
+    enough = SAME  # above it a moved anchor is surer than a changed one in its old scope
     if edit.within is None and data is not None and subject.origin is not None:
         # its file is still there: what another one would have to be more like than this one
         enough = file_likeness(subject.origin, data)
@@ -170,8 +169,10 @@ def _moved(subject: Subject, place: Place, places: Sequence[Place], read: Read) 
     also = f" (and in {', '.join(shown)})" if shown else ""
     message += f"{also}, and its anchor is not in it"
     if drift is None:
-        return EditReport(edit, Verdict.MOVED, message, _span_lines(place.file, data, scope)[:1])
+        lines = _span_lines(place.file, data, scope)[:1]
+        return EditReport(edit, Verdict.MOVED, f"{message}; write it by hand", lines)
     found = _reworded(target, data, drift)
+    message += "" if found else "; write it by hand"
     if found:
         found = replace(found, changes=(*changes, *found.changes), read=(*why, *found.read))
     return EditReport(

@@ -21,12 +21,14 @@ def nearest_variant(patch: Patch, version: Version) -> Variant | None:
     """The variant for the newest release up to `version`, else for the oldest one after it.
 
     Only variants about the patch's own distribution are asked, by the highest version that each
-    names. None when there is none.
+    names, and that change something or know what upstream's change looks like: that one release
+    does without a patch says nothing about another. None when there is none.
     """
     known = [
         (max(versions), variant)
         for variant in patch.variants
         if canonicalize_name(variant.requirement.name) == patch.distribution
+        and not variant.not_needed
         and (versions := _named(variant))
     ]
     below = [item for item in known if item[0] <= version]

@@ -28,6 +28,9 @@ _FAR = 4_000  # bytes in which they are looked for
 KIN = 0.3
 """Likeness above which a text elsewhere is the one that has moved, and not there by chance."""
 
+SAME = 0.6
+"""Likeness above which there is no doubt that two texts are one."""
+
 _LOOKED_AT = 40  # files whose scopes are parsed, for one edit
 
 
@@ -108,7 +111,9 @@ def find_places(
                 if other[0] == key[0] and e.within and e.file == edit.file
                 if found[other] and found[other][0].named
             }
-            paths = sorted((with_it or set(hits[key])) - {edit.file})
+            stayed = not with_it and _still_there(origins[key], read(edit.file))
+            files = set() if stayed else with_it or set(hits[key])
+            paths = sorted(files - {edit.file})
             places = [
                 _file_place(
                     edit,
@@ -142,6 +147,13 @@ def file_likeness(one: bytes, other: bytes) -> float:
 @lru_cache(maxsize=1024)
 def _lines(data: bytes) -> frozenset[bytes]:
     return frozenset(line.strip() for line in data.splitlines()) - {b""}
+
+
+def _still_there(origin: bytes | None, data: bytes | None) -> bool:
+    """Whether a file is what it was in the release that an edit was written for, by and large."""
+    if origin is None or data is None:
+        return data is not None
+    return file_likeness(origin, data) >= SAME
 
 
 def _file_place(

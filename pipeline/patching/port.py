@@ -53,6 +53,8 @@ def port(report: PatchReport, source: Source, path: Path) -> Ported:
         return Ported(report)
     if report.own:
         return Ported(report, problem=f"{report.variant.label} is for it already, and does not fit")
+    if not report.edits:
+        return Ported(report, problem=report.message)
     by_hand = [edit.edit.id for edit in report.edits if edit.proposal is None]
     if by_hand:
         return Ported(report, problem=f"no proposal for {', '.join(by_hand)}")
@@ -63,7 +65,11 @@ def port(report: PatchReport, source: Source, path: Path) -> Ported:
     )
     read += _lost_tests(report.upstream, source)
     variant = replace(
-        report.variant, requirement=requirement, edits=edits, upstream=report.upstream
+        report.variant,
+        requirement=requirement,
+        edits=edits,
+        upstream=report.upstream,
+        unverified="",  # it is tried below
     )
     payloads = {
         (path.parent / name).read_bytes().decode("utf-8"): name for name in report.patch.payloads

@@ -132,7 +132,10 @@ def _report(
 ) -> PatchReport:
     tests = followed(one.patch.name, one.variant, places)
     found = [evidence(test, source.read) for test in tests]
-    if one.result.outcome is Outcome.UPSTREAM or (found and all(found) and not one.own):
+    edits: list[EditReport] = []
+    upstream = one.result.outcome is Outcome.UPSTREAM
+    upstream = upstream or bool(found and all(found) and not one.own)
+    if upstream:
         files = ", ".join(sorted({test.file for test in tests}))
         lines = tuple(line for line_or_none in found for line in line_or_none)
         edits = [
@@ -140,14 +143,13 @@ def _report(
             for edit in one.variant.edits
         ]
     else:
-        edits = []
         for edit, result in zip(one.variant.edits, one.result.edits, strict=True):
             key = (one.patch.name, edit.id)
             if key in subjects:
                 edits.append(diagnose(subjects[key], places[key], source.read))
             else:
                 edits.append(_found(one, edit, result, source.read))
-    state = _state(one, edits)
+    state = State.UPSTREAM if upstream else _state(one, edits)
     needed = _needed(one, state)
     return PatchReport(one.patch, state, one.variant, one.own, needed, tuple(edits), tests)
 
@@ -171,12 +173,10 @@ def _found(one: _Asked, edit: Edit, result: EditResult, read: Read) -> EditRepor
 
 def _state(one: _Asked, edits: Sequence[EditReport]) -> State:
     verdicts = {edit.verdict for edit in edits}
-    if one.result.outcome in (Outcome.UPSTREAM, Outcome.NOT_NEEDED) and not edits:
-        return State.UPSTREAM
+    if one.result.outcome is Outcome.NOT_NEEDED:
+        return State.NOT_NEEDED
     if one.result.outcome.is_failure and not edits:
         return State.DOES_NOT_FIT
-    if verdicts == {Verdict.UPSTREAM}:
-        return State.UPSTREAM
     if not all(verdict.is_fine for verdict in verdicts):
         return State.DOES_NOT_FIT
     if verdicts == {Verdict.ALREADY_APPLIED}:
@@ -192,8 +192,9 @@ def _needed(one: _Asked, state: State) -> str:
     elif state is State.DOES_NOT_FIT:
         todo = "a variant for this release is needed: see the edits, then `patches port`"
         todo = "its edits have to be changed" if one.own else todo
+        todo = todo if one.variant.edits else one.result.message
     elif state in (State.UPSTREAM, State.ALREADY_APPLIED):
         todo = "the release has it: a line on this release can drop the patch"
     else:
-        todo = ""
+        todo = one.result.message if state is State.NOT_NEEDED else ""
     return "; ".join(part for part in (asked, todo) if part)

@@ -42,6 +42,8 @@ class State(StrEnum):
     FITS = "fits"
     ALREADY_APPLIED = "already-applied"
     UPSTREAM = "upstream"
+    NOT_NEEDED = "not-needed"
+    """Its variant for this release says why the release does without."""
     NEEDS_VARIANT = "needs-variant"
     """Every edit would apply, but no variant is for this release."""
     DOES_NOT_FIT = "does-not-fit"

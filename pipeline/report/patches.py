@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -115,6 +116,14 @@ def droppable(surveys: Sequence[Survey]) -> list[str]:
     return lines
 
 
+def told(report: PatchReport) -> Iterator[tuple[str, EditReport]]:
+    """The edits that there is more to say about; neighbours with the same to say go together."""
+    news = filter(is_news, report.edits)
+    for _, group in groupby(news, key=lambda edit: (edit.verdict, *details(edit))):
+        edits = list(group)
+        yield ", ".join(edit.edit.id for edit in edits), edits[0]
+
+
 def details(report: EditReport) -> Iterator[tuple[str, str]]:
     """What there is to say about an edit beside its verdict: a word for each line, and the line."""
     if report.message:
@@ -170,8 +179,8 @@ def _write_patch(console: Console, survey: Survey, report: PatchReport) -> None:
     console.print(f"\n{head}")
     if report.message:
         console.print(f"  {escape(report.message)}")
-    for edit in filter(is_news, report.edits):
-        console.print(f"  {escape(edit.edit.id)}  {_coloured(edit.verdict.value)}")
+    for names, edit in told(report):
+        console.print(f"  {escape(names)}  {_coloured(edit.verdict.value)}")
         for word, text in details(edit):
             mark = f"[yellow]{word}[/yellow]" if word == "READ" else word
             gap = " " * (10 - len(word) if word else 0)

@@ -11,9 +11,9 @@ from pipeline.report.patches import (
     UNNAMED,
     details,
     droppable,
-    is_news,
     matrix,
     starred,
+    told,
     worth_saying,
 )
 
@@ -37,8 +37,8 @@ def write_markdown(surveys: Sequence[Survey], out: TextIO) -> None:
             out.write(f"\n### {name} on {_plain(survey.name)}: {report.state}\n\n")
             if report.message:
                 out.write(f"{_plain(report.message)}\n\n")
-            for edit in filter(is_news, report.edits):
-                out.write(f"- **{_plain(edit.edit.id)}** {edit.verdict}\n")
+            for identities, edit in told(report):
+                out.write(f"- **{_plain(identities)}** {edit.verdict}\n")
                 for word, text in details(edit):
                     said = _code(text) if word in ("line", "proposed") else _plain(text)
                     out.write(f"  - {word}{': ' if word else ''}{said}\n")

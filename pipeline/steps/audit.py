@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.audit.memo import AuditMemo
 from pipeline.audit.report import Baseline
 from pipeline.audit.run import audit
-from pipeline.inventory.distributions import Memo
 from pipeline.inventory.imports import ImportReader
 from pipeline.oci.image import canonical
 from pipeline.patching.scopes import scope_bytes
@@ -26,7 +26,7 @@ from pipeline.steps.program import Inputs, Result, StepOutput
 REPORT = "audit.json"
 IMPORTS = "imports.json"
 # One for the life of a worker process: the images of a chain share nearly all of their metadata.
-_MEMO = Memo()
+_MEMO = AuditMemo()
 
 
 def run(inputs: Inputs, out: Path) -> Result:

@@ -48,16 +48,18 @@ def apply_patches(draft: Draft, documents: Sequence[Mapping[str, Any]]) -> list[
 
 
 def _refusal(evaluation: Evaluation, twice: Sequence[str]) -> Refusal:
-    details = [f"patch {name}: already-applied: a stage below lists it too" for name in twice]
+    details = [
+        f"patch {name}: already-applied: a stage below has made the same edits" for name in twice
+    ]
     for patch in evaluation.patches:
         if patch.outcome.is_failure and not any(e.outcome.is_failure for e in patch.edits):
             details.append(f"patch {patch.name}: {patch.outcome.value}: {patch.message}")
     for edit in evaluation.failures:
         details += _lines(edit)
     return Refusal(
-        f"{len(details)} failures in the patches of this stage; nothing was applied",
+        "the patches of this stage do not fit; nothing was applied",
         details=details,
-        hint="`patches check` shows where the text has gone",
+        hint="`show` tells what the stages below edit, `patches check` where the text is",
     )
 
 

@@ -89,7 +89,7 @@ def _offline(missing: list[LockedWheel | LockedDeb], house: Wheelhouse) -> Outsi
     """Exit status 3: lock and files are in order; a source is out of reach, by the user's wish."""
     return OutsideTrouble(
         f"{len(missing)} locked files are not in {house.cache}, and --offline forbids fetching",
-        hint="run `sm121-chain fetch` once where there is a network",
+        hint="run `fetch` once where there is a network",
         details=[
             f"{a.filename} ({readable(a.size) if a.size else 'size unknown'})"
             for a in sorted(missing, key=lambda a: a.filename)

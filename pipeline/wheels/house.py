@@ -138,9 +138,7 @@ class Wheelhouse:
         if named.exists() and named.samefile(stored):
             return
         if not self.verified(artifact.sha256):
-            raise OutsideTrouble(
-                f"{artifact.filename} is not in {self.cache}", hint="run `sm121-chain fetch`"
-            )
+            raise OutsideTrouble(f"{artifact.filename} is not in {self.cache}", hint="run `fetch`")
         with tempfile.TemporaryDirectory(prefix=".link-", dir=directory) as scratch:
             link = Path(scratch, artifact.filename)
             try:

@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.cli import main
 from tests.audit.images import SITE, distribution
+from tests.oci.archives import config_of, docker_legacy, write
 from tests.oci.layouts import Layout, tagged, tar
 
 LOCK = """lock-version = "1.0"
@@ -18,6 +19,14 @@ wheels = [{{ path = "a-{version}-py3-none-any.whl", hashes = {{ sha256 = "ab" }}
 """
 
 
+SUBJECTS = [
+    "oci:images",
+    "oci:images:v1",
+    "docker-archive:saved.tar",
+    "docker-archive:saved.tar:case:1",
+]
+
+
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with a layout, a tree and two lock files, and a cache of its own."""
@@ -26,6 +35,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     files = {path: data for path, data in distribution("a", "1").items() if isinstance(data, bytes)}
     layout = Layout(tmp_path / "images")
     layout.finish(tagged(layout.image([tar(files)]), "v1"))
+    layers = [tar(files)]
+    write(tmp_path / "saved.tar", docker_legacy(config_of(layers), layers))
     for path, data in files.items():
         target = tmp_path / "tree" / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("subject", ["oci:images", "oci:images:v1", "rootfs:tree"])
+@pytest.mark.parametrize("subject", [*SUBJECTS, "rootfs:tree"])
 @pytest.mark.parametrize(("lock", "status"), [("good.toml", 0), ("other.toml", 1)])
 def test_the_exit_status_says_whether_there_is_an_error(
     subject: str, lock: str, status: int, capsys: pytest.CaptureFixture[str]

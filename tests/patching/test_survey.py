@@ -130,6 +130,28 @@ def test_upstream_test_is_not_asked_in_a_worse_namesake() -> None:
     assert report.edits[0].verdict is Verdict.MOVED
 
 
+def test_variant_without_edits() -> None:
+    test = UpstreamTest("pkg/a.py", "is in finish", "plan")
+    change = patch(upstream=(test,), label="pkg==2.*")
+    new = OLD.replace("return third", "return third  # is in finish")
+    assert ask(change, {"pkg/a.py": new}).state is State.UPSTREAM
+    report = ask(change, {"pkg/a.py": OLD})
+    assert report.state is State.DOES_NOT_FIT
+    assert "lacks" in report.message
+
+
+def test_not_needed_holds_for_its_own_release_only() -> None:
+    without = Variant(Requirement("pkg==1.9"), (), not_needed="never had it")
+    both = Patch("p", "t", "w", "", "pkg", (without,))
+    report = ask(both, {"pkg/a.py": OLD}, version="1.9")
+    assert (report.state, report.message) == (State.NOT_NEEDED, "never had it")
+    assert ask(both, {"pkg/a.py": OLD}).state is State.DOES_NOT_FIT
+    older = Variant(Requirement("pkg==1.2.*"), (SUPPORTS,))
+    both = Patch("p", "t", "w", "", "pkg", (older, without))
+    report = ask(both, {"pkg/a.py": OLD})
+    assert report.variant == older
+
+
 def test_already_applied() -> None:
     report = ask(patch(PLAN), {"pkg/a.py": OLD.replace(PLAN.find, PLAN.replace)})
     assert report.state is State.ALREADY_APPLIED

@@ -189,6 +189,17 @@ def test_upstream_shortens_the_hit(vllm: Sources, drafter: Drafter, flagged: boo
 
 
 @DRAFTERS
+def test_the_drafter_finds_its_window_again(vllm: Sources, drafter: Drafter) -> None:
+    """Also where the prompt ends close behind the hit, so that no block follows it."""
+    engine = Engine(loaded(vllm, True), drafter)
+    engine.serve(engine.request("aaaaa", 20), 1)
+    blocks, hit = engine.lookup(engine.request("aaaaa", 20))
+    first = (hit - drafter.window + 1) // engine.draft_manager.block_size
+    assert hit == 4 * BLOCK
+    assert not any(block.is_null for block in blocks[-1][first:])
+
+
+@DRAFTERS
 def test_only_the_drafters_group_is_an_eagle_group(vllm: Sources, drafter: Drafter) -> None:
     for flagged in (True, False):
         engine = Engine(loaded(vllm, True), drafter, flagged=flagged)

@@ -56,14 +56,30 @@ def files(context: Context) -> Iterator[Finding]:
     """
     patched = _patched(context)
     other = _other_hashes(context)
-    for claim in context.ownership.claims:
+    for claim in _suspects(context, other):
         if claim.located is None:
             if not claim.path.endswith(".pyc"):
                 yield _missing(context, claim)
-        elif not _right(claim, other):
+        else:
             owners = context.ownership.claims_on(claim.path)
             if not any(_right(rival, other) for rival in owners if rival is not claim):
                 yield _modified(context, claim, patched.get(claim.path))
+
+
+def _suspects(context: Context, other: Mapping[str, str]) -> Iterator[Claim]:
+    """Yield claims whose file is missing or wrong; distributions that are as they were are known.
+
+    Where other hashes play a part, contents were read, and nothing is remembered.
+    """
+    known = context.memo.wrong
+    for claims in context.ownership.by_record:
+        there = known.get(id(claims))
+        if other or there is None:
+            wrong = [one for one in claims if one.located is None or not _right(one, other)]
+            there = (claims, tuple(wrong))
+            if not other:
+                known[id(claims)] = there
+        yield from there[1]
 
 
 def conflicts(context: Context) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pipeline.errors import UsageError
 from pipeline.oci.archive import open_archive
@@ -86,20 +87,28 @@ def open_subject(subject: Subject, cache: Path, *, progress: Progress | None = N
     return open_layout(subject.path, subject.tag, index_cache=indexes)
 
 
-def identify_subject(subject: Subject) -> Identity:
-    """Return the ids of any subject that is an image, as its documents say them.
+def describe_subject(subject: Subject) -> tuple[Identity, dict[str, Any]]:
+    """Return the ids and the config of any subject that is an image, as its documents say them.
 
     Of a registry and of a layout only manifest and config are read; an archive has no digests of
     its own, so its layers are. Raises UsageError for a tree, which is no image.
     """
     if subject.transport == "docker":
         reference = parse_reference(subject.tag)
-        return Identity.of(find_remote(Repository(reference), reference))
+        image = find_remote(Repository(reference), reference)
+        return Identity.of(image), dict(image.document)
     if subject.transport == "oci":
-        return Identity.of(find_image(subject.path, subject.tag)[0])
+        image = find_image(subject.path, subject.tag)[0]
+        return Identity.of(image), dict(image.document)
     if subject.transport == "docker-archive":
-        return identify(open_archive(subject.path, subject.tag))
+        view = open_archive(subject.path, subject.tag)
+        return identify(view), dict(view.config)
     raise UsageError(
         f"{subject.transport}:{subject.path}: a tree of files has no identity of an image",
         hint="name an image: a stage, oci:, docker-archive: or docker://",
     )
+
+
+def identify_subject(subject: Subject) -> Identity:
+    """Return the ids of any subject that is an image; see `describe_subject`."""
+    return describe_subject(subject)[0]

@@ -61,16 +61,20 @@ def run(args: argparse.Namespace) -> int:
         )
     check_zstd(lock.zstd.library)
     house = Wheelhouse(default_cache())
-    # Before anything is fetched: a directory that is refused is refused at once.
-    layout = LayoutWriter(args.out, Trust(house.cache))
+    vendor = None
     stages = project.chain.path(args.to) if args.to else tuple(project.chain)
     check_references(lock, stages, project.patches, args.base)
+    if not base.image:  # the plan needs nothing else, so what it refuses is refused at once
+        plan = make_plan(lock, project.chain, project.patches, base=args.base, to=args.to)
+    # Before anything is fetched: a directory that is refused is refused at once.
+    layout = LayoutWriter(args.out, Trust(house.cache))
     engine = LocalEngine(house.cache, args.jobs)
     began = time.monotonic()
-    vendor = _ready(base, engine, house.cache, args) if base.image else None
-    plan = make_plan(
-        lock, project.chain, project.patches, base=args.base, to=args.to, vendor=vendor
-    )
+    if base.image:
+        vendor = _ready(base, engine, house.cache, args)
+        plan = make_plan(
+            lock, project.chain, project.patches, base=args.base, to=args.to, vendor=vendor
+        )
     _fetch(plan, project, house, args)
     image = vendor.image if vendor else None
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:

@@ -255,3 +255,15 @@ def test_the_audit_of_a_stage_knows_the_captured_inventory(line: Line) -> None:
     assert {one["name"] for one in report["distributions"]} == {
         "vllm", "nvidia-nccl-cu13", "flashinfer-python",
     }  # fmt: skip
+
+
+def test_fetch_brings_the_base_image_too(line: Line, registry: Registry) -> None:
+    own = {"PYTHONPATH": str(ROOT), "SM121_CHAIN_CACHE": str(line.cache)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "fetch", "--base", "day0", "--to", "v1", "-q"],
+        cwd=line.root, env={**os.environ, **own}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    registry.log.clear()
+    assert build(line, "--to", "v1", "--offline").returncode == 0
+    assert not registry.log

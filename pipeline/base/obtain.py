@@ -16,14 +16,12 @@ from pipeline.errors import ChainError, OutsideTrouble, Refusal, UsageError
 from pipeline.lock.model import Base
 from pipeline.oci.archive import archive_blobs
 from pipeline.oci.blob import Blob, opened
-from pipeline.oci.imagefile import Descriptor, ImageFile, config_of, read_image
+from pipeline.oci.imagefile import ImageFile, config_of, read_image
 from pipeline.oci.references import Reference, parse_reference
 from pipeline.oci.registry.client import Repository
 from pipeline.oci.registry.publish import Meter
-from pipeline.oci.registry.pull import pull_blob
-from pipeline.oci.registry.remote import find_remote
+from pipeline.oci.registry.remote import find_remote, missing_layers, pull_layers
 from pipeline.oci.registry.store import BlobStore
-from pipeline.oci.registry.together import side_by_side
 from pipeline.oci.registry.wire import Patience, Wire
 from pipeline.oci.selection import images_below, parse_object, the_one
 
@@ -58,21 +56,14 @@ def obtain_base(
     image = find_remote(
         repository, place.at(digest=base.digest), platform=platform_of(base), store=store
     )
-    missing = [layer for layer in dict.fromkeys(image.layers) if not _here(store, layer)]
+    missing = missing_layers(image, store)
     if missing and offline:
         raise OutsideTrouble(
             f"{len(missing)} layers of {base.image} are not in {store.cache},"
             " and --offline forbids fetching",
             hint="run it once where there is a network",
         )
-    if missing:
-        meter.begin("pulling the base", len(missing), sum(layer.size for layer in missing))
-
-        def pull(layer: Descriptor) -> None:
-            pull_blob(repository, layer.digest, layer.size, store, meter.moved)
-            meter.done()
-
-        side_by_side(pull, missing, repository.wire)
+    pull_layers(repository, image, store, meter)
     warnings = [] if offline or mirror or not reference.tag else _moved(base, reference, image)
     return Obtained(image, warnings)
 
@@ -83,10 +74,6 @@ class _Offline(Repository):
             f"{self.reference.name} is not in the cache, and --offline forbids fetching",
             hint="run it once where there is a network",
         )
-
-
-def _here(store: BlobStore, layer: Descriptor) -> bool:
-    return store.has(layer.digest, layer.size)
 
 
 def _mirrored(base: Base, mirror: str) -> Reference:
@@ -137,7 +124,7 @@ def _from_files(
     digest, manifest = the_one(dict(images_below(first, platform, fetch, name)), platform, name)
     config = config_of(parse_object(manifest, name), name)
     image = read_image(name, digest, manifest, fetch({"digest": config.digest}))
-    missing = [layer for layer in dict.fromkeys(image.layers) if not _here(store, layer)]
+    missing = missing_layers(image, store)
     meter.begin("copying the base", len(missing), sum(layer.size for layer in missing))
     for layer in missing:
         _copy(blob, layer.digest, layer.size, name, store, meter)

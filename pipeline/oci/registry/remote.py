@@ -90,6 +90,29 @@ def _manifest(repository: Repository, reference: Reference, name: str) -> tuple[
     return came
 
 
+def missing_layers(image: ImageFile, store: BlobStore) -> list[Descriptor]:
+    """Return the layers of an image that are not in the store, each once."""
+    layers = dict.fromkeys(image.layers)
+    return [layer for layer in layers if not store.has(layer.digest, layer.size)]
+
+
+def pull_layers(repository: Repository, image: ImageFile, store: BlobStore, meter: Meter) -> None:
+    """Bring every layer of an image into the store, several at once.
+
+    Raises Refusal for other bytes than the digests say, OutsideTrouble.
+    """
+    missing = missing_layers(image, store)
+    if not missing:
+        return
+    meter.begin("pulling", len(missing), sum(layer.size for layer in missing))
+
+    def pull(layer: Descriptor) -> None:
+        pull_blob(repository, layer.digest, layer.size, store, meter.moved)
+        meter.done()
+
+    side_by_side(pull, missing, repository.wire)
+
+
 def open_remote(
     repository: Repository,
     image: ImageFile,

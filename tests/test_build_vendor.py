@@ -267,3 +267,18 @@ def test_fetch_brings_the_base_image_too(line: Line, registry: Registry) -> None
     registry.log.clear()
     assert build(line, "--to", "v1", "--offline").returncode == 0
     assert not registry.log
+
+
+def test_a_push_to_the_vendors_registry_asks_it_to_mount(line: Line, registry: Registry) -> None:
+    assert build(line, "--to", "v1").returncode == 0
+    own = {"PYTHONPATH": str(ROOT), "SM121_CHAIN_CACHE": str(line.cache)}
+    blobs = dict(registry.blobs)
+    registry.blobs.clear()
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "push", "v1", f"{registry.host}/me/chain", "--base",
+         "day0"],
+        cwd=line.root, env={**os.environ, **own}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert len(registry.asked("POST .*mount=.*from=vendor")) == 3
+    assert set(blobs) & set(registry.blobs)

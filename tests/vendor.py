@@ -47,7 +47,12 @@ _UBUNTU = {
 
 
 def make_vendor(
-    root: Path, wheels: Sequence[Path], *, salt: str = "", architecture: str = "arm64"
+    root: Path,
+    wheels: Sequence[Path],
+    *,
+    salt: str = "",
+    architecture: str = "arm64",
+    level: int = 6,
 ) -> str:
     """Write the vendor's image as a layout with the tag `glm`, and return its digest."""
     layout = Layout(root)
@@ -72,7 +77,7 @@ def make_vendor(
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": layout.json(config, "application/vnd.oci.image.config.v1+json"),
-        "layers": [layout.blob(gzip.compress(tar, 6, mtime=7), kind) for tar in tars],
+        "layers": [layout.blob(gzip.compress(tar, level, mtime=7), kind) for tar in tars],
         "annotations": {"vendor": "yes"},
     }
     descriptor = layout.json(manifest, manifest["mediaType"])
@@ -148,7 +153,8 @@ python = "3.12"
 glibc = "2.35"
 site-packages = "/usr/local/lib/python3.12/dist-packages"
 {inventory}
-
+"""
+_REMOVALS = """
 [[tool.sm121-chain.removals]]
 base = "day0"
 group = "v3"
@@ -230,7 +236,14 @@ def make_wheels(directory: Path) -> dict[str, Path]:
     }  # fmt: skip
 
 
-def lock_text(image: str, digest: str, locked: Mapping[str, Path], inventory: str = "") -> str:
+def lock_text(
+    image: str,
+    digest: str,
+    locked: Mapping[str, Path],
+    inventory: str = "",
+    *,
+    removals: bool = True,
+) -> str:
     """Return a lock of `image`; `locked` maps a group to the wheel that it brings."""
     entries = []
     for group, wheel in locked.items():
@@ -242,7 +255,8 @@ def lock_text(image: str, digest: str, locked: Mapping[str, Path], inventory: st
             f'wheels = [{{ path = "wheelhouse/{wheel.name}", size = {wheel.stat().st_size},'
             f' hashes = {{ sha256 = "{sha256}" }} }}]\n'
         )
-    return _LOCK.format(image=image, digest=digest, inventory=inventory) + "\n" + "\n".join(entries)
+    head = _LOCK.format(image=image, digest=digest, inventory=inventory)
+    return head + (_REMOVALS if removals else "") + "\n" + "\n".join(entries)
 
 
 def make_vendor_line(scratch: Path, image: str, inventory: str = "") -> tuple[Line, Path]:

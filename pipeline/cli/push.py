@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
 
 from pipeline.chain import BASES
 from pipeline.errors import UsageError
-from pipeline.oci.imagefile import Descriptor
+from pipeline.oci.imagefile import Descriptor, ImageFile
 from pipeline.oci.reading import find_image
 from pipeline.oci.references import Reference, parse_reference, parse_repository
 from pipeline.oci.registry.client import Repository
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
             hint="name a stage, or oci:DIR[:TAG]",
         )
     image, layout = find_image(subject.path, subject.tag)
+    sources += _base_of(image, target)
     repository = Repository(target, push=True)
     began = time.monotonic()
 
@@ -73,6 +75,17 @@ def _source(text: str, target: Reference) -> str:
             hint="leave --mount-from away",
         )
     return source.repository
+
+
+def _base_of(image: ImageFile, target: Reference) -> list[str]:
+    """Return the repository that the base came from, if the target's registry has it too."""
+    annotations = json.loads(image.manifest).get("annotations") or {}
+    name = str(annotations.get("org.opencontainers.image.base.name", ""))
+    if "/" not in name:  # a base of our own making was pulled from nowhere
+        return []
+    base = parse_reference(name)
+    is_other = (base.registry, base.repository) != (target.registry, target.repository)
+    return [base.repository] if base.registry == target.registry and is_other else []
 
 
 def _summary(pushed: Pushed, seconds: float) -> str:

@@ -163,6 +163,23 @@ def reproduce(session: nox.Session) -> None:
 
 
 @nox.session
+def golden(session: nox.Session) -> None:
+    """State the lines of a build anew (tests/golden, README), once you know why they moved."""
+    locked(session, "run")
+    command = [str(Path(session.bin, "python")), "-m", "pipeline"]
+    for name in ("build", "show"):
+        done = subprocess.run([*command, name], stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise SystemExit(done.returncode)
+        Path("tests", "golden", f"{name}.txt").write_text(done.stdout, encoding="utf-8")
+    readme, lines = Path("README.md"), Path("tests", "golden", "build.txt")
+    head, _, rest = readme.read_text(encoding="utf-8").partition("```text\n")
+    tail = rest.partition("```\n")[2]
+    text = f"{head}```text\n{lines.read_text(encoding='utf-8')}```\n{tail}"
+    readme.write_text(text, encoding="utf-8")
+
+
+@nox.session
 def requirements(session: nox.Session) -> None:
     """Pin this project's own dependencies anew: requirements/*.txt, with hashes, naming no host."""
     session.install("uv")

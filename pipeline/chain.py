@@ -13,18 +13,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pipeline.documents import Malformed, parse_toml
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
 from pipeline.errors import Fault, FaultyFile, UsageError
 from pipeline.payloads import Payload, file_faults, read_payload
+from pipeline.toml import parse_file
 
 ROOT = "base"
+BASE_TAG = "sm121-base"
 BASES = ("wheels", "day0")
 BUILT, HELD, UPSTREAM, NOT_APPLICABLE = "built", "held", "upstream", "not-applicable"
 _STATES = (BUILT, HELD, UPSTREAM, NOT_APPLICABLE)
 
-_NAME = re.compile(r"v[1-9][0-9]*")
+_NAME = re.compile(r"v[1-9][0-9]{0,5}")
 # distribution-spec 1.1, "Pulling manifests": the grammar of a tag.
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_VARIABLE = re.compile(r"[^\s=\0]+")
+_WORDS: dict[type, str] = {str: "a string", list: "an array", dict: "a table"}
 _KEYS: dict[str, type] = {
     "name": str,
     "title": str,
@@ -123,8 +129,10 @@ class Chain:
         if name not in self.stages:
             known = ", ".join(self.stages)
             raise UsageError(f"no stage {name!r}", hint=f"the stages are: {known}")
-        stage = self.stages[name]
-        return (*self.path(stage.parent), stage)
+        path = [self.stages[name]]
+        while path[-1].parent != ROOT:
+            path.append(self.stages[path[-1].parent])
+        return tuple(reversed(path))
 
     def groups(self, name: str) -> tuple[str, ...]:
         """Return the lock groups on the path of a stage, the oldest first."""
@@ -158,12 +166,12 @@ def load_chain(directory: Path) -> Chain:
 
 def _read_stage(file: Path, faults: list[Fault]) -> Stage | None:
     try:
-        data = parse_toml(file.read_bytes())
-    except Malformed as error:
-        faults.append(Fault(file.name, str(error)))
+        data = parse_file(file)
+    except FaultyFile as faulty:
+        faults += [Fault(f"{file.name}: {f.where}".rstrip(": "), f.problem) for f in faulty.faults]
         return None
     except OSError as error:
-        faults.append(Fault(file.name, error.strerror or "cannot be read"))
+        faults.append(Fault(file.name, f"cannot be read: {error.strerror}"))
         return None
     found = [Fault(f"{file.name}: {where}", problem) for where, problem in _shape_faults(data)]
     if found:
@@ -171,12 +179,10 @@ def _read_stage(file: Path, faults: list[Fault]) -> Stage | None:
         return None
     payloads = []
     for number, item in enumerate(data.get("files", ())):
-        payload = read_payload(item, file.parent)
-        if payload is None:
-            where, source = f"{file.name}: files[{number}].source", file.parent / item["source"]
-            faults.append(Fault(where, f"no file {source}"))
-        else:
-            payloads.append(payload)
+        try:
+            payloads.append(read_payload(item, file.parent))
+        except ValueError as error:
+            faults.append(Fault(f"{file.name}: files[{number}].source", str(error)))
     return Stage(
         name=data["name"],
         title=data["title"],
@@ -208,14 +214,18 @@ def _shape_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if key not in _KEYS:
             yield key, f"unknown key; known are {', '.join(_KEYS)}"
         elif not isinstance(value, _KEYS[key]):
-            yield key, f"must be a {_KEYS[key].__name__}"
+            yield key, f"must be {_WORDS[_KEYS[key]]}"
         elif isinstance(value, str) and not value.strip():
             yield key, "is empty"
-    name, tag = data.get("name"), data.get("tag")
+    name, tag, title = data.get("name"), data.get("tag"), data.get("title")
     if isinstance(name, str) and name.strip() and not _NAME.fullmatch(name):
         yield "name", f"{name!r} is not v and a number"
     if isinstance(tag, str) and tag.strip() and not _TAG.fullmatch(tag):
         yield "tag", f"{tag!r} is no tag: letters, digits, '_', '.', '-', at most 128"
+    elif tag == BASE_TAG:
+        yield "tag", f"{tag!r} is the base's"
+    if isinstance(title, str) and not title.isprintable():
+        yield "title", "must be one line without control characters"
     yield from _string_faults("patches", data.get("patches"))
     for key in ("env", "labels"):
         value = data.get(key)
@@ -223,10 +233,15 @@ def _shape_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             for inner, text in value.items():
                 if not isinstance(text, str):
                     yield f"{key}.{inner}", "must be a string"
+                elif "\0" in text:
+                    yield f"{key}.{inner}", "holds a NUL character"
+                if key == "env" and not _VARIABLE.fullmatch(inner):
+                    yield f"{key}.{inner!r}", "is no name of a variable: no '=', no white space"
+                elif not inner.strip() or not inner.isprintable():
+                    yield f"{key}.{inner!r}", "is no name of a label"
     files = data.get("files")
-    for number, item in enumerate(files if isinstance(files, list) else ()):
-        for key, problem in file_faults(item, BASES):
-            yield f"files[{number}]{key}", problem
+    for number, key, problem in file_faults(files if isinstance(files, list) else (), BASES):
+        yield f"files[{number}]{key}", problem
     yield from _check_faults(data.get("checks"))
     yield from _status_faults(data.get("status"))
 
@@ -236,6 +251,8 @@ def _string_faults(key: str, value: Any) -> Iterator[tuple[str, str]]:
         for number, item in enumerate(value):
             if not isinstance(item, str):
                 yield f"{key}[{number}]", "must be a string"
+            elif item in value[:number]:
+                yield f"{key}[{number}]", f"{item!r} stands twice"
 
 
 def _tables(key: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
@@ -247,16 +264,31 @@ def _tables(key: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | Non
 def _check_faults(value: Any) -> Iterator[tuple[str, str]]:
     for where, item in _tables("checks", value):
         kind = item.get("kind") if item is not None else None
-        if item is None or kind not in _CHECKS:
+        if item is None or not isinstance(kind, str) or kind not in _CHECKS:
             yield f"{where}.kind", f"must be one of {', '.join(_CHECKS)}"
             continue
         if item.get("base", BASES[0]) not in BASES:
             yield f"{where}.base", f"must be one of {', '.join(BASES)}"
-        for key in item.keys() - {"kind", "base", *_CHECKS[kind]}:
+        for key in sorted(item.keys() - {"kind", "base", *_CHECKS[kind]}):
             yield f"{where}.{key}", f"unknown key for kind {kind}"
         for key in _CHECKS[kind]:
-            if not isinstance(item.get(key), str):
-                yield f"{where}.{key}", "must be a string"
+            text = item.get(key)
+            if not isinstance(text, str) or not text:
+                yield f"{where}.{key}", "must be a string with something in it"
+            elif key == "file" and {"", ".", ".."} & {*text.split("/")}:
+                yield f"{where}.{key}", f"{text!r} must be relative and in its one spelling"
+            elif key == "version" and not _is_version(text):
+                yield f"{where}.{key}", f"{text!r} is no version"
+            elif key == "distribution" and canonicalize_name(text) != text:
+                yield f"{where}.{key}", f"{text!r} is spelled {canonicalize_name(text)!r}"
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 def _status_faults(value: Any) -> Iterator[tuple[str, str]]:
@@ -268,8 +300,14 @@ def _status_faults(value: Any) -> Iterator[tuple[str, str]]:
             yield where, f"unknown base; known are {', '.join(BASES)}"
         elif not isinstance(item, dict) or item.get("state") not in _STATES:
             yield f"{where}.state", f"must be one of {', '.join(_STATES)}"
-        elif item["state"] != BUILT and not str(item.get("reason", "")).strip():
-            yield f"{where}.reason", f"a stage that is {item['state']} says why"
+        else:
+            for key in item.keys() - {"state", "reason"}:
+                yield f"{where}.{key}", "unknown key; known are state, reason"
+            reason = item.get("reason", "")
+            if not isinstance(reason, str):
+                yield f"{where}.reason", "must be a string"
+            elif item["state"] != BUILT and not reason.strip():
+                yield f"{where}.reason", f"a stage that is {item['state']} says why"
 
 
 def _graph_faults(stages: Sequence[Stage], *, complete: bool) -> Iterator[Fault]:

@@ -7,6 +7,7 @@ the message counts. A traceback is for faults of this program only.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,6 +17,7 @@ class ChainError(Exception):
     """Base of all errors that a user may see. Never raised itself."""
 
     exit_status: ClassVar[int] = 3
+    usual_hint: ClassVar[str] = "see to it, then run it again: what is done is kept"
 
     def __init__(self, message: str, *, hint: str | None = None, details: Iterable[str] = ()):
         super().__init__(message)
@@ -28,12 +30,14 @@ class Refusal(ChainError):
     """Exit status 1: what was asked for is refused: drift, a patch, other bytes than locked."""
 
     exit_status = 1
+    usual_hint = "find out what differs from the lock or the stage file; nothing was made of it"
 
 
 class UsageError(ChainError):
     """Exit status 2: the call is wrong."""
 
     exit_status = 2
+    usual_hint = "`--help` after the verb tells what it takes"
 
 
 @dataclass(frozen=True, order=True)
@@ -65,3 +69,34 @@ class OutsideTrouble(ChainError):
     """Exit status 3: network, registry, engine or disk did not do their part."""
 
     exit_status = 3
+
+
+_ROOM = "make room, then run it again: what is done is kept"
+_LEAVE = "see who may write there, or name another place (--out, SM121_CHAIN_CACHE, TMPDIR)"
+_NEXT = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: "raise the limit of a file's size (`ulimit -f`)",
+    errno.EACCES: _LEAVE,
+    errno.EPERM: _LEAVE,
+    errno.EROFS: _LEAVE,
+    errno.EEXIST: _LEAVE,
+    errno.ENOTDIR: _LEAVE,
+    errno.EMFILE: "raise the limit of open files (`ulimit -n`), or take fewer --jobs",
+    errno.ENFILE: "raise the limit of open files (`ulimit -n`), or take fewer --jobs",
+    errno.EAGAIN: "raise the limit of processes (`ulimit -u`), or take fewer --jobs",
+    errno.ENOMEM: "take fewer --jobs, or a machine with more memory",
+}
+
+
+def system_trouble(error: OSError | MemoryError | RuntimeError, doing: str = "") -> OutsideTrouble:
+    """What the operating system refused, as an error for people; `doing` says during what."""
+    number = error.errno if isinstance(error, OSError) else errno.ENOMEM
+    text = (error.strerror if isinstance(error, OSError) else "") or str(error) or "out of memory"
+    place = error.filename if isinstance(error, OSError) else None
+    where = str(place) if place is not None and str(place) not in doing else ""
+    parts = (doing, where, text)
+    return OutsideTrouble(
+        ": ".join(part for part in parts if part),
+        hint=_NEXT.get(number or 0),
+    )

@@ -64,7 +64,7 @@ def load_lock(path: Path) -> Lock:
     pylock = read_entries(root, {name: base.target for name, base in tool.bases.items()})
     root.close()
     if faults or pylock is None:
-        raise FaultyFile(str(path), faults)
+        raise FaultyFile(str(path), dict.fromkeys(faults))
     return Lock(
         str(path),
         pylock,

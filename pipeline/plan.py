@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.base.image import BaseImage
-from pipeline.chain import BUILT, HELD, ROOT, Chain, Stage
+from pipeline.chain import BASE_TAG, BUILT, HELD, ROOT, Chain, Stage
 from pipeline.errors import Refusal, UsageError
 from pipeline.expectations import expectation_params, known_params
 from pipeline.graph import FileInput, Plan, PlannedImage, Step
@@ -27,8 +27,6 @@ from pipeline.plan_base import (
     wheel_params,
     wheel_steps,
 )
-
-BASE_TAG = "sm121-base"
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def make_plan(
     Raises UsageError for a stage, patch or base that is not there, Refusal for a held stage that
     would change something and for a built one that would not.
     """
-    stages = chain.path(to) if to else tuple(chain)
+    stages = chain.path(to) if to is not None else tuple(chain)
     check_references(lock, stages, patches, base)
     planner = _Planner(lock, chain, patches, base, vendor)
     planner.add_base()

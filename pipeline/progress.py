@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from types import TracebackType
@@ -109,6 +110,7 @@ class BarProgress(Progress):
             TimeRemainingColumn(),
             console=console,
             transient=True,
+            redirect_stdout=sys.stdout.isatty(),
         )
         self._task = self._bytes.add_task("", total=None, files="", start=False)
 
@@ -142,5 +144,5 @@ def progress_on(stream: TextIO, *, quiet: bool = False) -> Progress:
     """The progress display that fits `stream`: none if `quiet`, a bar on a terminal, else lines."""
     if quiet:
         return Progress()
-    console = Console(file=stream)
-    return BarProgress(console) if console.is_terminal else PlainProgress(stream)
+    # Not what rich calls a terminal: FORCE_COLOR would draw bars into a log.
+    return BarProgress(Console(file=stream)) if stream.isatty() else PlainProgress(stream)

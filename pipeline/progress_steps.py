@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +72,7 @@ def steps_on(stream: TextIO, plan: Plan, *, quiet: bool = False) -> Iterator[Ste
         return
     console = Console(file=stream, highlight=False, soft_wrap=True)
     total = len(plan.steps)
-    if not console.is_terminal:
+    if not stream.isatty():  # FORCE_COLOR would draw bars into a log
         lines = _Lines(console, total)
         yield lines
         lines.close()
@@ -82,7 +83,10 @@ def steps_on(stream: TextIO, plan: Plan, *, quiet: bool = False) -> Iterator[Ste
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    # rich would print stdout's lines through its own console: to the terminal, not to the file that
+    # stdout is redirected to.
+    redirect = sys.stdout.isatty()
+    with Progress(*columns, console=console, transient=True, redirect_stdout=redirect) as bar:
         lines = _Lines(bar.console, total, bar)
         yield lines
         lines.close()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 
@@ -30,7 +29,7 @@ class Trust:
                 return True
             with path.open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:  # gone, a directory, a loop of links, not ours to read
             return False
         if found != sha256 or _stat_line(path, sha256) != seen:
             return False
@@ -45,10 +44,15 @@ class Trust:
         with contextlib.suppress(OSError):
             line = _stat_line(path, sha256)
             self._directory.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=".new-", dir=self._directory)
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(line)
-            Path(name).replace(self._place(path))
+            place = self._place(path)
+            # One name for each record, so that none is left behind for good; what two writers at
+            # once would make of it is a record that holds nothing.
+            new = place.with_name(f".new-{place.name}")
+            try:
+                new.write_text(line, encoding="utf-8", newline="\n")
+                new.replace(place)
+            except OSError:
+                new.unlink(missing_ok=True)
 
     def linked(self, path: Path, sha256: str) -> None:
         """Renew the record of a file that got another hard link, which changes its ctime.

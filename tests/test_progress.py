@@ -51,9 +51,9 @@ def test_quiet_shows_nothing_but_counts() -> None:
 
 
 def test_terminal_gets_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
     with progress_on(stream) as progress:
         assert isinstance(progress, BarProgress)
         progress.begin("fetching", 2, 100)

@@ -7,16 +7,17 @@ Data goes to stdout, everything else to stderr. Exit status: 0 success, 1 a find
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
 
-from rich.console import Console
-from rich.markup import escape
-
-from pipeline.errors import ChainError, OutsideTrouble
+from pipeline.errors import ChainError, OutsideTrouble, system_trouble
 
 VERBS = {
     "build": "build the chain: base and stages as an OCI layout of arm64 images",
@@ -33,6 +34,7 @@ VERBS = {
 }
 INTERRUPTED = 130
 _MOST_DETAILS = 60
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,8 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = next((word for word in arguments if not word.startswith("-")), "")
-    args = _parser(verb if verb in VERBS else "").parse_args(arguments)
+    _open_standard_streams()
+    for number in _STOPS:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup sets it
+            signal.signal(number, _interrupt)
     try:
+        _check_directory()
+        args = _parser(verb if verb in VERBS else "").parse_args(arguments)
         status: int = importlib.import_module(f"pipeline.cli.{args.verb}").run(args)
         sys.stdout.flush()
         return status
@@ -52,19 +59,48 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(error)
         return error.exit_status
     except KeyboardInterrupt:
-        Console(stderr=True, highlight=False).print("[red]interrupted[/red]")
+        print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has enough. Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:  # a disk or a permission that no module expected
-        place = f"{error.filename}: " if error.filename else ""
-        _complain(OutsideTrouble(f"{place}{error.strerror or error}"))
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return OutsideTrouble.exit_status
-    except MemoryError:
-        _complain(OutsideTrouble("out of memory", hint="try with --jobs 1"))
-        return OutsideTrouble.exit_status
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+            raise
+        trouble = system_trouble(error)
+        _complain(trouble)
+        return trouble.exit_status
+
+
+def _check_directory() -> None:
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise OutsideTrouble(
+            f"the current directory cannot be used: {error.strerror}",
+            hint="change to the project's directory",
+        ) from error
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """End in order at the first signal, at once at a second one."""
+    for stop in _STOPS:
+        signal.signal(stop, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+def _open_standard_streams() -> None:
+    """Give each closed stream (`>&-`) the null device: a file of ours must not get its number."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    # Streams for the whole life of the program.
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def _parser(verb: str) -> argparse.ArgumentParser:
@@ -83,11 +119,15 @@ def _parser(verb: str) -> argparse.ArgumentParser:
 
 
 def _complain(error: ChainError) -> None:
+    # Not before it is needed: Ctrl-C during a long import would end in a traceback.
+    from rich.console import Console
+    from rich.markup import escape
+
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(f"[bold red]error:[/bold red] {escape(error.message)}")
-    for detail in error.details[:_MOST_DETAILS]:
-        console.print(f"  {escape(detail)}")
-    if len(error.details) > _MOST_DETAILS:
-        console.print(f"  … and {len(error.details) - _MOST_DETAILS} more")
-    if error.hint:
-        console.print(f"[bold]next:[/bold] {escape(error.hint)}")
+    with contextlib.suppress(OSError):  # where stderr takes nothing, the exit status says it
+        console.print(f"[bold red]error:[/bold red] {escape(error.message)}")
+        for detail in error.details[:_MOST_DETAILS]:
+            console.print(f"  {escape(detail)}")
+        if len(error.details) > _MOST_DETAILS:
+            console.print(f"  … and {len(error.details) - _MOST_DETAILS} more")
+        console.print(f"[bold]next:[/bold] {escape(error.hint or error.usual_hint)}")

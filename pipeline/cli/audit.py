@@ -14,13 +14,12 @@ from pipeline.audit.findings import ERROR
 from pipeline.audit.lockfile import read_lockfile
 from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
-from pipeline.chain import BASES, ROOT
-from pipeline.errors import OutsideTrouble
+from pipeline.chain import BASE_TAG, BASES, ROOT
+from pipeline.errors import system_trouble
 from pipeline.inventory.distributions import find_sites
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
 from pipeline.pins import lock_path
-from pipeline.plan import BASE_TAG
 from pipeline.progress import progress_on
 from pipeline.project import Project
 from pipeline.report import json, text
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
             with args.output.open("w", encoding="utf-8", newline="\n") as file:
                 _write(report, args, file)
         except OSError as error:
-            raise OutsideTrouble(f"{args.output}: {error.strerror}") from error
+            raise system_trouble(error, f"{args.output} cannot be written") from error
     elif not args.quiet:
         _write(report, args, sys.stdout)
     return 1 if report.worst == ERROR else 0

@@ -23,7 +23,6 @@ from pipeline.progress import progress_on, readable
 from pipeline.progress_steps import steps_on
 from pipeline.project import Project
 from pipeline.transfer.fetch import fetch_all
-from pipeline.trust import Trust
 from pipeline.vendor import ready_base
 from pipeline.wheels.house import Wheelhouse, default_cache
 
@@ -50,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fetch, assemble, audit; images appear in the layout as they are proven."""
     if args.jobs < 1:
-        raise UsageError(f"--jobs {args.jobs}: at least one is needed")
+        raise UsageError(f"--jobs {args.jobs}: at least one is needed", hint="--jobs 1")
     project = Project(Path.cwd(), args.line)
     lock = project.lock
     base = lock.base(args.base)
@@ -62,12 +61,16 @@ def run(args: argparse.Namespace) -> int:
     check_zstd(lock.zstd.library)
     house = Wheelhouse(default_cache())
     vendor = None
-    stages = project.chain.path(args.to) if args.to else tuple(project.chain)
+    stages = project.chain.path(args.to) if args.to is not None else tuple(project.chain)
     check_references(lock, stages, project.patches, args.base)
     if not base.image:  # the plan needs nothing else, so what it refuses is refused at once
         plan = make_plan(lock, project.chain, project.patches, base=args.base, to=args.to)
     # Before anything is fetched: a directory that is refused is refused at once.
-    layout = LayoutWriter(args.out, Trust(house.cache))
+    layout = LayoutWriter(
+        args.out,
+        house.trust,
+        waiting=lambda: print(f"waiting for another build in {args.out}", file=sys.stderr),
+    )
     engine = LocalEngine(house.cache, args.jobs)
     began = time.monotonic()
     if base.image:

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Fetch, then link the wheels under their own names into `wheelhouse/` beside the lock."""
     if args.jobs < 1:
-        raise UsageError(f"--jobs {args.jobs}: at least one is needed")
+        raise UsageError(f"--jobs {args.jobs}: at least one is needed", hint="--jobs 1")
     project = Project(Path.cwd(), args.line)
     lock = project.lock
     base = lock.base(args.base)

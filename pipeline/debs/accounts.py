@@ -58,7 +58,10 @@ def shells(files: Mapping[str, bytes]) -> Iterator[Node]:
 def _lines(files: Mapping[str, bytes], path: str) -> list[str]:
     if path not in files:
         raise Refusal(f"no package brings {path}", hint="add base-passwd to the base's packages")
-    return files[path].decode("utf-8").splitlines()
+    try:
+        return files[path].decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise Refusal(f"{path} of the packages is no UTF-8 text: {error}") from error
 
 
 def _text(path: str, lines: Iterable[str], mode: int = 0o644) -> Node:
@@ -71,5 +74,7 @@ def _name(line: str) -> str:
 
 def _shadowed(line: str) -> str:
     """Return the entry with its password moved to the shadow file (pwconv, grpconv)."""
+    if line.count(":") < 2:
+        raise Refusal(f"{line!r} in base-passwd's masters is no account")
     name, _, rest = line.split(":", 2)
     return f"{name}:x:{rest}"

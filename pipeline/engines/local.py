@@ -12,23 +12,30 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from pipeline import errors
 from pipeline.engines.keys import step_key
 from pipeline.engines.schedule import Listener, Schedule
-from pipeline.errors import ChainError, OutsideTrouble
+from pipeline.errors import ChainError, OutsideTrouble, system_trouble
 from pipeline.graph import Plan, Step
 from pipeline.space import check_space
 from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
+from pipeline.transfer.workspace import sweep, workspace
 from pipeline.trust import Trust
+from pipeline.wheels.house import sha256_of
 
+# The digest of result.json, which itself names the digests of all other files of an output.
+_SEAL = "seal"
+_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Each version of the program, and each edit of a patch, leaves outputs behind.
 _UNUSED_SECONDS = 14 * 24 * 3600
 
@@ -91,7 +98,6 @@ class LocalEngine:
     def __init__(self, cache: Path, jobs: int):
         self._cache = cache
         self._steps = cache / "steps"
-        self._temporary = cache / "tmp"
         self._trust = Trust(cache)
         self._jobs = jobs
 
@@ -104,17 +110,34 @@ class LocalEngine:
         time. What stands before it in the plan is finished first, as its images are good.
         """
         run = _Run(Schedule(plan), {name: number for number, name in enumerate(plan.steps)})
+        with contextlib.ExitStack() as stack:
+            self._run(run, listener, file, stack)
+        if run.error:
+            raise run.error
+        return run.schedule.outputs
+
+    def _run(
+        self,
+        run: _Run,
+        listener: Listener,
+        file: Callable[[str], Path],
+        stack: contextlib.ExitStack,
+    ) -> None:
         pool: ProcessPoolExecutor | None = None
+        space = Path()
         running: dict[Future[bytes | _Failure], tuple[Step, Path]] = {}
         try:
             while True:
                 self._take_cached(run, listener)
                 while run.queue and len(running) < self._jobs:
                     step, place = run.queue.pop(0)
-                    pool = pool or self._pool(run)
+                    if pool is None:
+                        pool = self._pool(run)
+                        space = stack.enter_context(workspace(self._cache))
                     listener.started(step)
-                    job = self._job(step, place, run.schedule.inputs(step), file)
-                    running[pool.submit(_work, job)] = (step, place)
+                    job = self._job(step, place, run.schedule.inputs(step), file, space)
+                    with _signals_held():  # a worker inherits that
+                        running[pool.submit(_work, job)] = (step, place)
                 if not running:
                     break
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -142,9 +165,6 @@ class LocalEngine:
         finally:
             if pool is not None:
                 self._end(pool)
-        if run.error:
-            raise run.error
-        return run.schedule.outputs
 
     def _take_cached(self, run: _Run, listener: Listener) -> None:
         """Queue what must run. What is cached is finished here, and frees what stands on it."""
@@ -162,10 +182,13 @@ class LocalEngine:
     def _pool(self, run: _Run) -> ProcessPoolExecutor:
         check_space(run.schedule.unfinished(), self._cache)
         self._steps.mkdir(parents=True, exist_ok=True)
-        self._temporary.mkdir(parents=True, exist_ok=True)
+        with _signals_held():
+            resource_tracker.ensure_running()  # started later, it would end `_signals_held`
         # spawn: a fork would copy the threads' locks of the progress display.
         return ProcessPoolExecutor(
-            self._jobs, multiprocessing.get_context("spawn"), initializer=_ignore_interrupt
+            min(self._jobs, len(run.schedule.unfinished())),
+            multiprocessing.get_context("spawn"),
+            initializer=_end_with_parent,
         )
 
     def _end(self, pool: ProcessPoolExecutor) -> None:
@@ -173,13 +196,13 @@ class LocalEngine:
         workers = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in workers:
-            worker.terminate()
+            worker.kill()
         for worker in workers:
             worker.join()
-        _sweep(self._temporary, {os.getpid()})
 
     def prune(self) -> None:
         """Remove outputs that no run has used for a while; a run that wants one makes it again."""
+        sweep(self._cache)
         limit = time.time() - _UNUSED_SECONDS
         for place in self._steps.iterdir() if self._steps.is_dir() else ():
             with contextlib.suppress(OSError):  # another run may be at it, or the cache read-only
@@ -192,6 +215,7 @@ class LocalEngine:
         place: Path,
         inputs: list[StepOutput],
         file: Callable[[str], Path],
+        space: Path,
     ) -> _Job:
         return _Job(
             program=step.program,
@@ -199,20 +223,18 @@ class LocalEngine:
             files={item.sha256: str(file(item.sha256)) for item in step.files},
             steps=tuple((str(output.directory), output.data) for output in inputs),
             out=str(place),
-            temporary=tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=self._temporary),
+            temporary=tempfile.mkdtemp(prefix="step-", dir=space),
         )
 
     def _cached(self, place: Path) -> StepOutput | None:
         """Return the output at `place` if every file of it is what its result says."""
         try:
             output = StepOutput(place, (place / RESULT).read_bytes())
-            good = all(
+            good = (place / _SEAL).read_bytes() == output.digest.encode("ascii") and all(
                 self._trust.holds(place / name, sha256, size)
                 for name, (sha256, size) in output.files.items()
             )
-        except FileNotFoundError:
-            good = False
-        except (ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError):
             good = False
         if not good:
             _remove(place)
@@ -221,14 +243,30 @@ class LocalEngine:
             os.utime(place / RESULT)
         return output
 
-    def _trust_files(self, output: StepOutput) -> None:
-        for name, (sha256, _) in output.files.items():
-            self._trust.record(output.directory / name, sha256)
+
+@contextlib.contextmanager
+def _signals_held() -> Iterator[None]:
+    """Keep Ctrl-C and its like for later. A process that is started now never gets any.
+
+    They reach the whole process group, and the engine ends its workers itself.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _ignore_interrupt() -> None:
-    # Ctrl-C reaches the whole process group; the engine ends its workers itself.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _end_with_parent() -> None:
+    """Let a worker end when the program is gone, however it went: nobody else would end it."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _work(job: _Job) -> bytes | _Failure:
@@ -241,6 +279,7 @@ def _work(job: _Job) -> bytes | _Failure:
             steps=[StepOutput(Path(directory), data) for directory, data in job.steps],
         )
         output = run_program(job.program, inputs, temporary)
+        (temporary / _SEAL).write_text(output.digest, encoding="ascii")
         for path in temporary.rglob("*"):
             if path.is_file():
                 path.chmod(0o444)
@@ -251,25 +290,38 @@ def _work(job: _Job) -> bytes | _Failure:
             # Another build was faster; its output is the same by definition of the key.
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
+            _check_same(Path(job.out), output)
         return output.data
     except ChainError as error:
         return _Failure(type(error).__name__, error.message, error.hint, tuple(error.details))
-    except OSError as error:
-        hint = "free some space, or name another cache" if error.errno == errno.ENOSPC else None
-        return _Failure("OutsideTrouble", f"{job.program}: {error}", hint, ())
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+            raise
+        trouble = system_trouble(error, job.program)
+        return _Failure("OutsideTrouble", trouble.message, trouble.hint, ())
     finally:
         _remove(temporary)
 
 
+def _check_same(place: Path, output: StepOutput) -> None:
+    """Refuse an output that stands in the way and is not what this run made.
+
+    One that is damaged is removed before its step runs; where that is forbidden, it is still there.
+    """
+    try:
+        same = (place / RESULT).read_bytes() == output.data and all(
+            sha256_of(place / name) == sha256 for name, (sha256, _) in output.files.items()
+        )
+    except OSError:
+        same = False
+    if not same:
+        raise OutsideTrouble(
+            f"{place} is damaged and cannot be replaced", hint="remove it, then run it again"
+        )
+
+
 def _remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
-
-
-def _sweep(directory: Path, owners: set[int]) -> None:
-    """Remove temporary directories of processes that are gone, and of `owners`."""
-    if not directory.is_dir():
-        return
-    for item in directory.iterdir():
-        pid = item.name.partition("-")[0]
-        if pid.isdigit() and (int(pid) in owners or not Path(f"/proc/{pid}").exists()):
-            _remove(item)
+    if not directory.is_dir():  # what else may have that name: a file, a link
+        with contextlib.suppress(OSError):
+            directory.unlink()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, cast
 
-from packaging.markers import Environment
+from packaging.markers import Environment, UndefinedComparison, UndefinedEnvironmentName
 from packaging.pylock import PackageWheel, Pylock, PylockSelectError, PylockValidationError
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
@@ -72,7 +72,9 @@ def _header(root: Table, document: Mapping[str, Any]) -> None:
     for problem in _judged({**header, "packages": []}):
         root.fault(*problem)
     extras = root.texts("extras")
-    root.texts("dependency-groups", required=False)
+    groups = root.texts("dependency-groups", required=False)
+    if len(groups) != len(set(groups)):
+        root.fault("dependency-groups", "a name stands twice")
     if list(extras) != sorted(set(extras)):
         root.fault("extras", "not sorted, or a name stands twice")
 
@@ -157,7 +159,12 @@ def _selections(root: Table, pylock: Pylock, targets: Mapping[str, Target]) -> N
             chosen |= {"extras": frozenset([base]), "dependency_groups": frozenset(groups)}
             taken: dict[str, int] = {}
             for position, package in enumerate(pylock.packages):
-                if package.marker and not package.marker.evaluate(chosen, context="lock_file"):
+                try:
+                    if package.marker and not package.marker.evaluate(chosen, context="lock_file"):
+                        continue
+                except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion) as error:
+                    fault = Fault(f"packages[{position}].marker", f"{package.marker}: {error}")
+                    faults.setdefault((position, "marker"), fault)
                     continue
                 if (other := taken.setdefault(package.name, position)) != position:
                     fault = _double(pylock, position, other, base, groups)

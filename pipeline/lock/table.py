@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.documents import Malformed, parse_toml
-from pipeline.errors import Fault, FaultyFile, OutsideTrouble, UsageError
+from pipeline.errors import Fault, OutsideTrouble, UsageError
+from pipeline.toml import parse_file
 
 _T = TypeVar("_T")
 _WORDS = {str: "a string", int: "an integer", list: "an array", Mapping: "a table", bool: "a bool"}
-_PLACE = re.compile(
-    r"^(?P<problem>.*) \(at (?P<where>line \d+, column \d+|end of document)\)$", re.S
-)
+# TOML 1.0: what an integer can hold in any reader.
+_MOST = 2**63 - 1
 
 
 def read_toml(path: Path, *, missing: str) -> dict[str, Any]:
@@ -27,21 +26,17 @@ def read_toml(path: Path, *, missing: str) -> dict[str, Any]:
 
     Raises:
         UsageError: no such file.
-        FaultyFile: not UTF-8 or not TOML; the fault's path is the line and column.
+        FaultyFile: no file, not UTF-8 or not TOML; the fault's path is the line and column.
         OutsideTrouble: the file cannot be read.
     """
     try:
-        data = path.read_bytes()
+        return parse_file(path)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"{path}: no such file", hint=missing) from None
     except OSError as error:
-        raise OutsideTrouble(f"{path}: {error.strerror}") from None
-    try:
-        return parse_toml(data)
-    except Malformed as error:
-        place = _PLACE.match(str(error))
-        where, problem = (place["where"], place["problem"]) if place else ("", str(error))
-        raise FaultyFile(str(path), [Fault(where, problem)]) from None
+        raise OutsideTrouble(
+            f"{path} cannot be read: {error.strerror}", hint="see what it is: `ls -l`"
+        ) from None
 
 
 def replace_file(path: Path, text: str) -> None:
@@ -94,16 +89,21 @@ class Table:
         if key in self.values and isinstance(self.values[key], str):
             if not value.strip():
                 self.fault(key, "empty")
-            elif pattern and not re.fullmatch(pattern, value):
+            elif pattern and not re.fullmatch(pattern, value, re.ASCII):
                 self.fault(key, f"{value!r} is not {like}")
                 return ""
         return value
 
-    def integer(self, key: str, *, required: bool = True, least: int = 0) -> int | None:
-        """An integer not below `least`; None where it is absent or faulty."""
+    def integer(
+        self, key: str, *, required: bool = True, least: int = 0, most: int = _MOST
+    ) -> int | None:
+        """An integer from `least` to `most`; None where it is absent or faulty."""
         value = self._get(key, int, required, least)
         if value < least:
             self.fault(key, f"{value} is below {least}")
+            return None
+        if value > most:
+            self.fault(key, f"{value} is above {most}")
             return None
         return value if key in self.values else None
 

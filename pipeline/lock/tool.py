@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -16,6 +17,9 @@ from pipeline.lock.table import Table, sorted_or_fault
 from pipeline.wheels.target import MACHINES, Target
 
 _HEX = "64 lower-case hex digits"
+_CLIMBS = re.compile(r"//|/\.{1,2}(?:/|$)|[\x00-\x1f]")
+_MOST_EPOCH = 8**11 - 1  # a tar header has 11 octal digits for it
+_MOST_LEVEL = 22  # of zstd
 _MOMENT = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
@@ -44,17 +48,22 @@ def read_tool(table: Table, groups: Collection[str], *, resolved: bool = True) -
 
     Without `resolved` the .deb lists may be missing, or be others than those asked for.
     """
-    epoch = table.integer("epoch") or 0
+    epoch = table.integer("epoch", most=_MOST_EPOCH) or 0
     moment = table.text(
         "exclude-newer", pattern=_MOMENT, like="a moment such as 2026-11-20T00:00:00Z"
     )
+    _moment(table, "exclude-newer", moment)
     later = table.table("newer", required=False)
     newer = {n: later.text(n, pattern=_MOMENT, like="a moment") for n in sorted(later.values)}
+    for name, text in newer.items():
+        _moment(later, name, text)
     requirements = table.texts("requirements")
     for position, requirement in enumerate(requirements):
         _requirement(table, f"requirements[{position}]", requirement)
     compression = table.table("zstd")
-    zstd = Zstd(compression.integer("level", least=1) or 0, compression.text("library"))
+    zstd = Zstd(
+        compression.integer("level", least=1, most=_MOST_LEVEL) or 0, compression.text("library")
+    )
     compression.close()
     bases = {}
     listed = table.table("bases")
@@ -78,6 +87,14 @@ def read_tool(table: Table, groups: Collection[str], *, resolved: bool = True) -
     )
 
 
+def _moment(table: Table, key: str, text: str) -> None:
+    try:
+        if text:
+            datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        table.fault(key, f"{text!r} is no moment: there is no such day or time")
+
+
 def _requirement(table: Table, key: str, text: str) -> Requirement | None:
     try:
         return Requirement(text)
@@ -91,9 +108,13 @@ def _base(name: str, table: Table, resolved: bool) -> Base:
     machines = {f"linux/{architecture}": machine for architecture, machine in MACHINES.items()}
     if platform and platform not in machines:
         table.fault("platform", f"{platform!r} is not one of {', '.join(sorted(machines))}")
-    python = table.text("python", pattern=r"3\.\d+(\.\d+)?", like="a version such as 3.11.2")
-    glibc = table.text("glibc", pattern=r"2\.\d+", like="a version such as 2.36")
+    python = table.text(
+        "python", pattern=r"3\.\d{1,2}(\.\d{1,3})?", like="a version such as 3.11.2"
+    )
+    glibc = table.text("glibc", pattern=r"2\.\d{1,3}", like="a version such as 2.36")
     site = table.text("site-packages", pattern=r"/[^/].*[^/]", like="an absolute path")
+    if site and _CLIMBS.search(site):
+        table.fault("site-packages", f"{site!r} is not in its one spelling")
     major, _, minor = (glibc or "2.36").partition(".")
     target = Target(
         python=python or "3.11",
@@ -129,6 +150,8 @@ def _deb(table: Table) -> LockedDeb:
     name = table.text("name", pattern=r"[a-z0-9][a-z0-9+.-]+", like="a Debian package name")
     version = table.text("version")
     path = table.text("path", pattern=r"pool/main/[^\s:]+\.deb", like="pool/main/….deb")
+    if _CLIMBS.search(path):
+        table.fault("path", f"{path!r} is not in its one spelling")
     size = table.integer("size", least=1) or 0
     deb = LockedDeb(name, version, path, size, table.text("sha256", pattern=SHA256, like=_HEX))
     table.close()

@@ -215,7 +215,10 @@ class LayerWriter:
         )
 
     def _duplicate(self, path: str) -> Refusal:
-        return Refusal(f"{path}: would be in the layer twice")
+        return Refusal(
+            f"{path}: would be in the layer twice",
+            hint="two inputs of this layer bring it; see which",
+        )
 
     def _put(self, entry: Entry, tar_type: bytes) -> None:
         check_path(entry.path)
@@ -226,7 +229,10 @@ class LayerWriter:
         elif entry.type == OPAQUE:
             name = posixpath.join(entry.path, OPAQUE_NAME)
         elif posixpath.basename(entry.path).startswith(WHITEOUT_PREFIX):
-            raise Refusal(f"{entry.path}: names that start with {WHITEOUT_PREFIX} mean whiteouts")
+            raise Refusal(
+                f"{entry.path}: names that start with {WHITEOUT_PREFIX} mean whiteouts",
+                hint="no layer can hold such a file; whoever brings it must leave it out",
+            )
         # An opaque marker stands beside its directory's own entry, so it has a key of its own.
         key = name if entry.type == OPAQUE else entry.path
         if key in self._seen:
@@ -243,13 +249,17 @@ class LayerWriter:
 
     def _add_parents(self, name: str) -> None:
         parent = posixpath.dirname(name)
-        if not parent:
-            return
-        known = self._seen.get(parent)
-        if known is None:
-            self._put(Entry(parent, DIRECTORY, self._directory_mode(parent)), tarfile.DIRTYPE)
-        elif self._entries[known].type != DIRECTORY:
-            raise Refusal(f"{name}: {parent} is no directory in this layer")
+        missing = []
+        while parent and parent not in self._seen:
+            missing.append(parent)
+            parent = posixpath.dirname(parent)
+        if parent and self._entries[self._seen[parent]].type != DIRECTORY:
+            raise Refusal(
+                f"{name}: {parent} is no directory in this layer",
+                hint="one input brings a file where another has a directory; see which",
+            )
+        for path in reversed(missing):
+            self._put(Entry(path, DIRECTORY, self._directory_mode(path)), tarfile.DIRTYPE)
 
     def _write(self, data: bytes) -> None:
         self._buffer += data

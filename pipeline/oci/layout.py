@@ -6,11 +6,13 @@ images only, at any moment, whatever interrupts the writer.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,24 +34,46 @@ _TEMPORARY = ".tmp-"
 class LayoutWriter:
     """Puts images into the layout at `root`, which is made when it is not there.
 
+    A blob that lies there already is kept when it is the same file as the one to be put, or when
+    `trust` holds it for good; without it, it is written anew.
+
+    One writer has the layout at a time, for as long as it lives; another one waits for it, and
+    calls `waiting` before.
+
     Raises UsageError when `root` holds something that is no OCI layout: it is left alone.
     """
 
-    def __init__(self, root: Path, trust: Trust | None = None):
-        """`trust` knows the blobs that will be linked from; a link would make it doubt them."""
+    def __init__(
+        self,
+        root: Path,
+        trust: Trust | None = None,
+        *,
+        waiting: Callable[[], None] = lambda: None,
+    ):
         self._root = root
         self._trust = trust
         self._blobs = root / "blobs" / "sha256"
         marker = root / "oci-layout"
-        if root.exists() and not marker.exists() and (not root.is_dir() or any(root.iterdir())):
+        if root.exists() and not marker.exists() and (not root.is_dir() or any(_foreign(root))):
             raise UsageError(
                 f"{root} exists and is no OCI image layout",
                 hint="name another directory with --out, or remove this one",
             )
+        root.mkdir(parents=True, exist_ok=True)
+        self._lock(waiting)
+        if not marker.exists():  # first: a directory with anything but it would not be ours
+            self._write(marker, _LAYOUT)
         self._blobs.mkdir(parents=True, exist_ok=True)
         self._manifests = self._read_index()
-        if not marker.exists():
-            self._write(marker, _LAYOUT)
+
+    def _lock(self, waiting: Callable[[], None]) -> None:
+        held = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, held)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waiting()
+            fcntl.flock(held, fcntl.LOCK_EX)
 
     def put(self, tag: str, image: Image, layers: Iterable[tuple[Layer, Path]]) -> None:
         """Add an image under a tag, which it takes from any other image that had it."""
@@ -80,8 +104,12 @@ class LayoutWriter:
             reached.add(manifest["config"]["digest"])
             reached.update(layer["digest"] for layer in manifest["layers"])
         for blob in self._blobs.iterdir():
-            if f"sha256:{blob.name}" not in reached:
+            if f"sha256:{blob.name}" in reached:
+                continue
+            if not blob.is_dir() or blob.is_symlink():  # a directory is none of ours
                 blob.unlink()
+        for stale in self._root.glob(f"{_TEMPORARY}*"):
+            stale.unlink(missing_ok=True)
         return dropped
 
     def _path(self, digest: str) -> Path:
@@ -94,7 +122,7 @@ class LayoutWriter:
         try:
             entries = json.loads(file.read_bytes())["manifests"]
             return {entry["annotations"][REF_NAME]: entry for entry in entries}
-        except (ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise Refusal(
                 f"{file}: no index of ours ({error})",
                 hint="remove the directory; `build` fills it again from its cache",
@@ -114,17 +142,25 @@ class LayoutWriter:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)
             Path(name).chmod(0o644)
-            Path(name).replace(path)
+            self._replace(Path(name), path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
 
+    def _replace(self, source: Path, path: Path) -> None:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)  # below blobs/ nothing but blobs has a digest for a name
+        source.replace(path)
+
     def _link(self, blob: Path, digest: str, size: int) -> None:
         """Give a blob its place: a hard link where the file system allows, otherwise a copy."""
         path = self._path(digest)
-        here = path.exists() and path.stat().st_size == size
-        if here and (path.samefile(blob) or not _same_device(path, blob)):
-            return
+        if path.is_file() and path.stat().st_size == size:
+            if path.samefile(blob):
+                return
+            trust = None if _same_device(path, blob) else self._trust
+            if trust and trust.holds(path, path.name, size):
+                return
         temporary = self._blobs / f"{_TEMPORARY}{path.name}"
         temporary.unlink(missing_ok=True)
         try:
@@ -132,11 +168,16 @@ class LayoutWriter:
                 temporary.hardlink_to(blob)
             except OSError:
                 shutil.copyfile(blob, temporary)
-            temporary.replace(path)
-            if self._trust is not None:
-                self._trust.linked(blob, digest.removeprefix("sha256:"))
+            self._replace(temporary, path)
+            if self._trust is not None and not path.samefile(blob):
+                self._trust.record(path, path.name)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _foreign(root: Path) -> Iterator[Path]:
+    """Yield what a writer that was stopped at its start does not leave."""
+    return (path for path in root.iterdir() if not path.name.startswith(_TEMPORARY))
 
 
 def _same_device(one: Path, other: Path) -> bool:

@@ -146,7 +146,8 @@ def layer_index(blob: Blob, digest: str, cache: Path | None) -> LayerIndex:
     if index.digest != digest:
         raise Refusal(f"{blob}: holds {index.digest}, not what its name says", hint=_AGAIN)
     if cache is not None:
-        _keep(_kept(cache, digest), index.to_bytes())
+        with suppress(OSError):  # a cache that takes nothing: the index is made again next time
+            _keep(_kept(cache, digest), index.to_bytes())
     return index
 
 

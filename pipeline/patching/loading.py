@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidName, canonicalize_name
 
-from pipeline.documents import Malformed, parse_toml
 from pipeline.errors import Fault, FaultyFile
 from pipeline.patching.model import Edit, Patch, UpstreamTest, Variant
+from pipeline.toml import parse_file
 
 _PATCH_KEYS = {"name", "title", "why", "upstream", "distribution", "variants"}
 _VARIANT_KEYS = {"for", "upstream", "edits", "edits-of", "unverified", "not-needed"}
@@ -50,12 +50,9 @@ def load_patches(directory: Path) -> dict[str, Patch]:
 def load_patch(path: Path) -> Patch:
     """Reads one patch. Raises FaultyFile with every fault, each with its path in the file."""
     try:
-        # tomllib reads CRLF as LF, so a checkout's line ends never change an anchor
-        data = parse_toml(path.read_bytes())
+        data = parse_file(path)
     except OSError as error:
         raise FaultyFile(str(path), [Fault("", error.strerror or "cannot be read")]) from error
-    except Malformed as error:
-        raise FaultyFile(str(path), [Fault("", str(error))]) from error
     reader = _Reader(path)
     patch = reader.patch(data)
     if reader.faults:

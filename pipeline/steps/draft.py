@@ -204,7 +204,30 @@ class Draft:
         """Add a file at an image path; a link on the way is followed, as the runtime will."""
         parent, base = posixpath.split(path)
         real = posixpath.join(self._view.tree.real_path(parent) or parent, base)
+        self._check_place(path, real)
         self._new[real] = NewFile(real, mode, self._keep(data), len(data))
+
+    def _check_place(self, path: str, real: str) -> None:
+        """Refuse a file where a directory is, or below what is none."""
+        nodes = self._view.tree.nodes
+        found = nodes.get(real)
+        blocked = real if found and found.entry.type == DIRECTORY else ""
+        above = posixpath.dirname(real)
+        while above and not blocked:
+            found = nodes.get(above)
+            blocked = above if found and found.entry.type != DIRECTORY else ""
+            above = posixpath.dirname(above)
+        if blocked:
+            kind = "a directory" if blocked == real else "no directory"
+            raise Refusal(
+                f"/{path} cannot be a file of this stage: /{blocked} is {kind} in the parent image",
+                hint="give files another destination",
+            )
+        if real in self._sources:
+            raise Refusal(
+                f"/{path} cannot be a file of this stage: {self._sources[real][0]} brings it",
+                hint="make the change a patch, or give the file another destination",
+            )
 
     def _keep(self, data: bytes) -> str:
         sha256 = hashlib.sha256(data).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import zipfile
 from collections.abc import Mapping
@@ -16,9 +17,8 @@ def payload_data(inputs: Inputs, payload: Mapping[str, Any]) -> bytes:
 
     Raises Refusal when the wheel has no such member, or another one than the stage says.
     """
-    if "text" in payload:
-        text: str = payload["text"]
-        return text.encode("utf-8")
+    if "base64" in payload:
+        return base64.b64decode(payload["base64"])
     filename, member = payload["filename"], payload["member"]
     with zipfile.ZipFile(inputs.file(payload["wheel"])) as archive:
         try:

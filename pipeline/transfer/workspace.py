@@ -1,4 +1,4 @@
-"""Directories for downloads in flight, inside the cache's own file system.
+"""Directories for what is in flight, downloads and outputs, inside the cache's own file system.
 
 Each belongs to one process, which holds a lock on it (flock, so the kernel gives it back however
 the process ends, and process numbers play no part: containers may share a cache). Whoever opens a
@@ -29,7 +29,7 @@ def workspace(cache: Path) -> Iterator[Path]:
         parent.mkdir(parents=True, exist_ok=True)
         with _locked(parent):
             _sweep(parent)
-            own = Path(tempfile.mkdtemp(prefix="fetch-", dir=parent))
+            own = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
             held = _lock(own)
     except OSError as error:
         raise OutsideTrouble(
@@ -41,6 +41,12 @@ def workspace(cache: Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(own, ignore_errors=True)
         os.close(held)
+
+
+def sweep(cache: Path) -> None:
+    """Remove the directories of dead processes, where the cache may be written."""
+    with contextlib.suppress(OSError), _locked(cache / "tmp"):
+        _sweep(cache / "tmp")
 
 
 def _sweep(parent: Path) -> None:

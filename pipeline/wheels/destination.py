@@ -99,7 +99,9 @@ def run(source: StrictWheel, destination: ImageDestination) -> None:
     try:
         install(source, destination, {"INSTALLER": INSTALLER})
     except InstallerError as error:
-        raise refusal(source.filename, [("", str(error))]) from error
+        raise refusal(
+            source.filename, [("", str(error.args[-1]) if error.args else type(error).__name__)]
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

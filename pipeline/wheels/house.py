@@ -67,7 +67,7 @@ class Wheelhouse:
     def __init__(self, cache: Path):
         self.cache = cache
         self._files = cache / "files" / "sha256"
-        self._trust = Trust(cache)
+        self.trust = Trust(cache)
 
     def path(self, sha256: str) -> Path:
         """Where the file of this digest lies, or would lie."""
@@ -84,7 +84,7 @@ class Wheelhouse:
         bytes have changed is discarded, where the cache is writable, and never used.
         """
         path = self.path(sha256)
-        if self._trust.holds(path, sha256):
+        if self.trust.holds(path, sha256):
             return True
         with contextlib.suppress(OSError):  # a read-only cache keeps it, but it is not used
             path.unlink()
@@ -109,7 +109,7 @@ class Wheelhouse:
             source.replace(target)
         except OSError as error:
             raise OutsideTrouble(f"{label} cannot be stored in {self.cache}: {error}") from error
-        self._trust.record(target, sha256)
+        self.trust.record(target, sha256)
         return target
 
     def missing(self, artifacts: Iterable[L]) -> list[L]:
@@ -146,7 +146,7 @@ class Wheelhouse:
             except OSError:
                 link.symlink_to(stored.absolute())
             link.replace(named)
-        self._trust.record(stored, artifact.sha256)  # a new link changes the ctime
+        self.trust.record(stored, artifact.sha256)  # a new link changes the ctime
 
 
 def other_bytes(

@@ -201,7 +201,12 @@ class StrictWheel(WheelSource):
                         faults.append((f"{self._dist_info}/entry_points.txt", f"script {name!r}"))
             # installer asserts where an entry point does not parse.
             except (configparser.Error, AssertionError, AttributeError) as error:
-                faults.append((f"{self._dist_info}/entry_points.txt", f"unreadable: {error!r}"))
+                faults.append(
+                    (
+                        f"{self._dist_info}/entry_points.txt",
+                        f"unreadable: {error or 'no module:function'}",
+                    )
+                )
         if faults:
             raise refusal(self.filename, faults)
 

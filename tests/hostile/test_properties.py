@@ -358,7 +358,7 @@ def test_toml_and_json(data: bytes) -> None:
 # --- our own files: structure that is changed, so that it is still TOML --------------------------
 
 ODD: st.SearchStrategy[Any] = st.sampled_from(
-    [0, -1, 10**30, 1.5, True, "", "x", "../..", "/", "\x07", "a" * 300, [], [[]], {}, [{}],
+    [0, -1, 1234, 10**30, 1.5, True, "", "x", "../..", "/", "\x07", "a" * 300, [], [[]], {}, [{}],
      {"a": {}}, ["x"], [1], "v1", "vllm==0.30.*", "==", "sha256:0", "0644"]
 )  # fmt: skip
 

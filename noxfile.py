@@ -81,6 +81,36 @@ def patches(session: nox.Session) -> None:
 
 
 @nox.session
+def push(session: nox.Session) -> None:
+    """Push an image into a repository by digest; no tag."""
+    verb(session, "push")
+
+
+@nox.session
+def load(session: nox.Session) -> None:
+    """Load an image into docker, podman or nerdctl, here or on a host."""
+    verb(session, "load")
+
+
+@nox.session
+def fingerprint(session: nox.Session) -> None:
+    """Print the identity of images: equal for equal content."""
+    verb(session, "fingerprint")
+
+
+@nox.session
+def compare(session: nox.Session) -> None:
+    """Compare one image on several hosts."""
+    verb(session, "compare")
+
+
+@nox.session
+def verify(session: nox.Session) -> None:
+    """Compare what is published with what the lock builds."""
+    verb(session, "verify")
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
     locked(session, "run", "test")
@@ -116,6 +146,13 @@ def bench(session: nox.Session) -> None:
     """Measure the chain beside a bare loop over the same bytes: a table, and JSON on stdout."""
     locked(session, "run")
     session.run("python", "-m", "bench.chain", *session.posargs)
+
+
+@nox.session
+def bench_registry(session: nox.Session) -> None:
+    """Measure push and pull beside skopeo, through a registry on the loopback."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.registry", *session.posargs)
 
 
 @nox.session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,10 +12,11 @@ from pipeline.chain import BUILT, ROOT
 from pipeline.engines.schedule import Engine, Listener
 from pipeline.errors import Refusal
 from pipeline.graph import Plan, PlannedImage, Step
-from pipeline.lock.model import Lock
-from pipeline.oci.image import Image, Runtime, build_image, rfc3339
+from pipeline.lock.model import Base, Lock
+from pipeline.oci.image import Image, Runtime, build_image, rfc3339, runtime_of
+from pipeline.oci.imagefile import ImageFile
 from pipeline.oci.layout import LayoutWriter
-from pipeline.steps.layers import BLOB, layer_of
+from pipeline.steps.layers import blob_of, layer_of
 from pipeline.steps.program import StepOutput
 
 _VENDOR = "dev.sm121-chain"
@@ -41,8 +42,10 @@ class Assembly(Listener):
     """Turns finished steps into images in `layout`, in the plan's order.
 
     An image is put there once its layers are made, its audit has no error, and so for everything
-    that it stands on. `show` is called for each image, in order. `dropped` are the tags of earlier
-    builds that this one did not make, which are no longer in the layout.
+    that it stands on. `show` is called for each image, in order. `file` maps the hex sha256 of a
+    locked file to its place. `vendor` is the base, where that is an image: it is shown as it came.
+    `dropped` are the tags of earlier builds that this one did not make, which are no longer in the
+    layout.
     """
 
     plan: Plan
@@ -50,7 +53,9 @@ class Assembly(Listener):
     layout: LayoutWriter
     progress: Progress
     show: Callable[[Built], None]
-    architecture: str
+    base: Base
+    file: Callable[[str], Path]
+    vendor: ImageFile | None = None
     outputs: dict[str, StepOutput] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
@@ -88,36 +93,40 @@ class Assembly(Listener):
         self._runtimes[planned.name] = runtime
         outputs = [self.outputs[name] for name in planned.layers]
         layers = [layer_of(output) for output in outputs]
-        image = build_image(
-            layers,
-            runtime,
-            epoch=self.lock.epoch,
-            architecture=self.architecture,
-            annotations=self._annotations(planned),
-        )
-        blobs = [output.directory / BLOB for output in outputs]
+        if self.vendor is not None and planned.name == ROOT:
+            image = self.vendor.as_it_is
+        else:
+            image = build_image(
+                layers,
+                runtime,
+                epoch=self.lock.epoch,
+                architecture=self.base.target.architecture,
+                annotations=self._annotations(planned),
+                below=self.vendor.below if self.vendor else None,
+            )
+        blobs = [blob_of(output, self.file) for output in outputs]
         self.layout.put(planned.tag, image, zip(layers, blobs, strict=True))
         return image
 
     def _runtime(self, planned: PlannedImage) -> Runtime:
-        facts = self.outputs[planned.stage_step].facts
         if planned.name == ROOT:
-            start = facts["runtime"]
-            env = {**dict(item.split("=", 1) for item in start["Env"]), **facts["env"]}
-            labels: Mapping[str, str] = {}
-            entrypoint, working_directory = start["Entrypoint"], start["WorkingDir"]
+            if self.vendor is not None:
+                return runtime_of(self.vendor.document)
+            facts = self.outputs[planned.stage_step].facts
+            below = runtime_of({"config": facts["runtime"]})
+            env = {**below.env, **facts["env"]}
         else:
-            parent = self._runtimes[planned.parent]
-            env = {**parent.env, **facts["env"], **planned.env}
-            labels = {**parent.labels, **planned.labels}
-            entrypoint, working_directory = parent.entrypoint, parent.working_directory
-        described = {
-            **labels,
+            facts = self.outputs[planned.stage_step].facts
+            below = self._runtimes[planned.parent]
+            env = {**below.env, **facts["env"], **planned.env}
+        labels = {
+            **below.labels,
+            **planned.labels,
             "org.opencontainers.image.title": planned.tag,
             "org.opencontainers.image.version": planned.name,
             "org.opencontainers.image.created": rfc3339(self.lock.epoch),
         }
-        return Runtime(env, entrypoint, (), "", working_directory, described)
+        return replace(below, env=env, labels=labels)
 
     def _annotations(self, planned: PlannedImage) -> dict[str, str]:
         annotations = {
@@ -129,7 +138,8 @@ class Assembly(Listener):
         if planned.parent:
             base = self.built[ROOT].image
             assert base is not None
-            annotations["org.opencontainers.image.base.name"] = self.built[ROOT].planned.tag
+            name = self.base.image or self.built[ROOT].planned.tag
+            annotations["org.opencontainers.image.base.name"] = name
             annotations["org.opencontainers.image.base.digest"] = base.digest
         return annotations
 
@@ -156,16 +166,10 @@ def refuse_errors(step: Step, output: StepOutput) -> None:
         )
 
 
-def build(
-    plan: Plan,
-    lock: Lock,
-    engine: Engine,
-    file: Callable[[str], Path],
-    assembly: Assembly,
-) -> Mapping[str, Built]:
+def build(plan: Plan, engine: Engine, assembly: Assembly) -> Mapping[str, Built]:
     """Run the plan. The layout ends with the images of this run only, whatever happens in it."""
     try:
-        engine.run(plan, file, assembly)
+        engine.run(plan, assembly.file, assembly)
     finally:
         assembly.dropped = assembly.layout.keep_only(
             built.planned.tag for built in assembly.built.values() if built.image

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from pipeline.base.image import BaseImage
 from pipeline.chain import BASE_TAG, BUILT, HELD, ROOT, Chain, Stage
 from pipeline.errors import Refusal, UsageError
 from pipeline.expectations import expectation_params, known_params
@@ -18,10 +18,15 @@ from pipeline.patching.model import Patch
 from pipeline.patching.wire import patch_to_json
 from pipeline.payloads import artifacts_of, payload_params
 from pipeline.pins import Base, Lock, LockedWheel
-
-# A wheel of this size (bytes) has a layer of its own in the base, the others share one. Decided by
-# size alone: a new stage that moves a package must not change how the base is cut.
-OWN_LAYER = 16_000_000
+from pipeline.plan_base import (
+    CONFLICTS,
+    INDEX,
+    file_inputs,
+    held_by,
+    image_steps,
+    wheel_params,
+    wheel_steps,
+)
 
 
 @dataclass(frozen=True)
@@ -49,25 +54,35 @@ def delta(before: Sequence[LockedWheel], after: Sequence[LockedWheel]) -> Delta:
 
 
 def make_plan(
-    lock: Lock, chain: Chain, patches: Mapping[str, Patch], *, base: str, to: str | None = None
+    lock: Lock,
+    chain: Chain,
+    patches: Mapping[str, Patch],
+    *,
+    base: str,
+    to: str | None = None,
+    vendor: BaseImage | None = None,
 ) -> Plan:
     """Plan the images of a base and of the stages up to `to` (its path only), or of all stages.
+
+    `vendor` is what is known of a base that is an image; without it such a plan shows what changes,
+    but has no layers and cannot be run.
 
     Raises UsageError for a stage, patch or base that is not there, Refusal for a held stage that
     would change something and for a built one that would not.
     """
     stages = chain.path(to) if to is not None else tuple(chain)
-    _check_references(lock, stages, patches, base)
-    planner = _Planner(lock, chain, patches, base)
+    check_references(lock, stages, patches, base)
+    planner = _Planner(lock, chain, patches, base, vendor)
     planner.add_base()
     for stage in stages:
         planner.add_stage(stage)
     return Plan(planner.steps, planner.images)
 
 
-def _check_references(
+def check_references(
     lock: Lock, stages: Sequence[Stage], patches: Mapping[str, Patch], base: str
 ) -> None:
+    """Raise UsageError, with every fault, when stages name patches or groups that are not there."""
     faults = []
     for stage in stages:
         faults += [
@@ -93,7 +108,14 @@ def _check_references(
 class _Planner:
     """Collects steps and images; stages come in after their parents."""
 
-    def __init__(self, lock: Lock, chain: Chain, patches: Mapping[str, Patch], base: str):
+    def __init__(
+        self,
+        lock: Lock,
+        chain: Chain,
+        patches: Mapping[str, Patch],
+        base: str,
+        vendor: BaseImage | None,
+    ):
         self.steps: dict[str, Step] = {}
         self.images: list[PlannedImage] = []
         self._lock = lock
@@ -104,90 +126,49 @@ class _Planner:
         self._target = self._base.target.to_json()
         self._known = [known_params(known) for known in lock.known]
         self._by_name: dict[str, PlannedImage] = {}
+        self._vendor = vendor
+        self._blobs: tuple[FileInput, ...] = ()  # of a base image: what steps read its files from
 
     def _add(self, step: Step) -> str:
         self.steps[step.id] = step
         return step.id
 
     def add_base(self) -> None:
-        wheels = self._lock.select(self._base.name)
-        debs = self._base.debs
-        layers = [
-            self._add(
-                Step(
-                    "base/debian",
-                    "debian-layer",
-                    {
-                        **self._bytes,
-                        "architecture": self._base.target.architecture,
-                        "debs": [deb.to_json() for deb in debs],
-                    },
-                    tuple(FileInput(deb.filename, deb.sha256, deb.size) for deb in debs),
-                    weight=sum(deb.size for deb in debs) * 4,  # xz: much work for its bytes
-                )
-            )
-        ]
-        conflicts = self._add(
-            Step(
-                "base/conflicts",
-                "wheel-conflicts",
-                {"wheels": _wheels(wheels), "target": self._target, "known": self._known},
-                _files(wheels),
-                weight=1 << 40,  # everything waits for it
-            )
-        )
-        small = [wheel for wheel in wheels if (wheel.size or 0) < OWN_LAYER]
-        groups = [("shared", small)] if small else []
-        groups += [(wheel.name, [wheel]) for wheel in wheels if (wheel.size or 0) >= OWN_LAYER]
-        for name, members in groups:
-            layers.append(
-                self._add(
-                    Step(
-                        f"base/wheels/{name}",
-                        "wheel-layer",
-                        {
-                            **self._bytes,
-                            "title": f"base: {name if len(members) == 1 else 'smaller wheels'}",
-                            "wheels": _wheels(members),
-                            "target": self._target,
-                            "known": self._known,
-                        },
-                        _files(members),
-                        (conflicts,),
-                        weight=sum(wheel.size or 0 for wheel in members),
-                    )
-                )
-            )
-        layers.append(
-            self._add(
-                Step(
-                    "base/system",
-                    "system-layer",
-                    {**self._bytes, "site_packages": self._base.site_packages},
-                    after=tuple(layers),
-                )
-            )
-        )
-        audit = self._audit("base", layers, wheels, (), parent="")
+        """Plan the base: an image by digest, or one that is made of Debian and wheels."""
+        base = self._base
+        if base.image:
+            steps = image_steps(self._vendor.image) if self._vendor else []
+        else:
+            wheels = self._lock.select(base.name)
+            steps = wheel_steps(base, wheels, self._bytes, self._target, self._known)
+        self.steps.update((step.id, step) for step in steps)
+        layers = tuple(step.id for step in steps if step.program != CONFLICTS)
+        self._blobs = tuple(file for step in steps if step.program == INDEX for file in step.files)
+        audit = self._audit(ROOT, layers, self._select(()), (), parent="")
         self._put(
             PlannedImage(
                 name=ROOT,
                 tag=BASE_TAG,
-                title=f"base {self._base.name}",
+                title=f"base {base.name}",
                 state=BUILT,
                 parent="",
-                stage_step=layers[-1],
-                layers=tuple(layers),
+                stage_step=layers[-1] if layers and not base.image else "",
+                layers=layers,
                 gate=(audit,),
-                inputs=self._digest("", [self.steps[layer] for layer in layers]),
+                inputs=base.digest or self._digest("", [self.steps[layer] for layer in layers]),
             )
         )
+
+    def _select(self, groups: Sequence[str]) -> tuple[LockedWheel, ...]:
+        """Return every distribution that an image of these groups holds."""
+        inventory = self._vendor.inventory if self._vendor else self._base.inventory
+        return held_by(self._lock, self._base, groups, inventory)
 
     def add_stage(self, stage: Stage) -> None:
         status = stage.on(self._base.name)
         parent = self._by_name[self._chain.built_ancestor(stage.name, self._base.name)]
-        before = self._lock.select(self._base.name, self._chain.groups(parent.name))
-        after = self._lock.select(self._base.name, self._chain.groups(stage.name))
+        before = self._select(self._chain.groups(parent.name))
+        after = self._select(self._chain.groups(stage.name))
         change = delta(before, after)
         if status.state != BUILT:
             if status.state == HELD and change:
@@ -216,8 +197,8 @@ class _Planner:
                     "base": self._base.name,
                     "target": self._target,
                     "known": self._known,
-                    "removed": _wheels(change.removed),
-                    "installed": _wheels(change.installed),
+                    "removed": wheel_params(change.removed),
+                    "installed": wheel_params(change.installed),
                     "patches": [patch_to_json(patch) for patch in patches],
                     "payloads": [payload_params(p, self._lock) for p in payloads],
                     "env": dict(stage.env),
@@ -227,7 +208,11 @@ class _Planner:
                         for check in stage.checks_on(self._base.name)
                     ],
                 },
-                (*_files(change.installed), *_files(artifacts_of(payloads, self._lock))),
+                (
+                    *file_inputs(change.installed),
+                    *file_inputs(artifacts_of(payloads, self._lock)),
+                    *self._blobs,
+                ),
                 parent.layers,
             )
         )
@@ -241,7 +226,7 @@ class _Planner:
                     "target": self._target,
                     "known": self._known,
                 },
-                _files(change.installed),
+                file_inputs(change.installed),
                 (work,),
                 weight=sum(wheel.size or 0 for wheel in change.installed),
             )
@@ -313,7 +298,8 @@ class _Planner:
                 self._lock, self._base, groups, wheels, patches, name
             ),
         }
-        return self._add(Step(f"{name}/audit", "audit", params, after=(*layers, *stages, *parents)))
+        after = (*layers, *stages, *parents)
+        return self._add(Step(f"{name}/audit", "audit", params, self._blobs, after))
 
     def _digest(self, parent: str, steps: Sequence[Step]) -> str:
         document = [
@@ -321,22 +307,6 @@ class _Planner:
             [[step.program, step.params, [file.sha256 for file in step.files]] for step in steps],
         ]
         return sha256(canonical(document))
-
-
-def _wheels(wheels: Sequence[LockedWheel]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": wheel.name,
-            "version": wheel.version,
-            "filename": wheel.filename,
-            "sha256": wheel.sha256,
-        }
-        for wheel in wheels
-    ]
-
-
-def _files(wheels: Sequence[LockedWheel]) -> tuple[FileInput, ...]:
-    return tuple(FileInput(wheel.filename, wheel.sha256, wheel.size) for wheel in wheels)
 
 
 def _moves(change: Delta) -> list[str]:

@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.errors import UsageError
 from pipeline.graph import Plan
-from pipeline.plan import OWN_LAYER, delta, make_plan
+from pipeline.plan import delta, make_plan
+from pipeline.plan_base import OWN_LAYER
 from pipeline.project import Project
 
 PROJECT = Project(Path(__file__).parents[1])

@@ -18,6 +18,8 @@ def test_subjects(tmp_path: Path) -> None:
     assert parse_subject("docker-archive:a.tar") == Subject("docker-archive", Path("a.tar"))
     named = Subject("docker-archive", Path("a.tar"), "repo:v8")
     assert parse_subject("docker-archive:a.tar:repo:v8") == named
+    remote = Subject("docker", Path(), "localhost:5000/a/b:v8")
+    assert parse_subject("docker://localhost:5000/a/b:v8") == remote
     archive = tmp_path / "b:c.tar"
     archive.write_bytes(b"")
     assert parse_subject(f"docker-archive:{archive}") == Subject("docker-archive", archive)
@@ -30,7 +32,18 @@ def test_subjects(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "oci:", "rootfs:", "docker-archive:", "docker://x/y", "a/b", "ftp:x", "-v"]
+    "text",
+    [
+        "",
+        "oci:",
+        "rootfs:",
+        "docker-archive:",
+        "docker:x/y",
+        "docker://",
+        "a/b",
+        "ftp:x",
+        "-v",
+    ],
 )
 def test_what_is_no_subject_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -40,13 +53,13 @@ def test_what_is_no_subject_is_refused(text: str) -> None:
 
 def test_a_directory_is_opened_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
-    view = open_subject(Subject("rootfs", tmp_path))
+    view = open_subject(Subject("rootfs", tmp_path), tmp_path)
     assert view.read_many(["a"]) == {"a": b"x"}
     with pytest.raises(UsageError):
-        open_subject(Subject("rootfs", tmp_path / "none"))
+        open_subject(Subject("rootfs", tmp_path / "none"), tmp_path)
 
 
 def test_an_archive_is_opened_by_its_tag(tmp_path: Path) -> None:
     layers = [tar([file("a", "x")])]
     path = write(tmp_path / "a.tar", docker_legacy(config_of(layers), layers))
-    assert open_subject(parse_subject(f"docker-archive:{path}:case:1")).read_many(["a"])
+    assert open_subject(parse_subject(f"docker-archive:{path}:case:1"), tmp_path).read_many(["a"])

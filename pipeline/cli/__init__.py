@@ -26,6 +26,11 @@ VERBS = {
     "fetch": "download every locked file into the cache, verified",
     "audit": "one image against the lock",
     "patches": "list, check, port, capture or apply the patches",
+    "load": "an image into docker, podman or nerdctl, here or on a host",
+    "compare": "one image on several hosts: the same everywhere?",
+    "verify": "what is published against what the lock builds",
+    "push": "an image into a repository, by digest; no tag",
+    "fingerprint": "the identity of images: equal for equal content, whatever the packing",
 }
 INTERRUPTED = 130
 _MOST_DETAILS = 60

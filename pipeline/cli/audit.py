@@ -14,18 +14,18 @@ from pipeline.audit.findings import ERROR
 from pipeline.audit.lockfile import read_lockfile
 from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
-from pipeline.chain import BASE_TAG, BASES, BUILT, ROOT
+from pipeline.chain import BASE_TAG, BASES, ROOT
 from pipeline.errors import system_trouble
-from pipeline.graph import Plan, PlannedImage
 from pipeline.inventory.distributions import find_sites
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
 from pipeline.pins import lock_path
-from pipeline.plan import make_plan
+from pipeline.progress import progress_on
 from pipeline.project import Project
 from pipeline.report import json, text
+from pipeline.standing import planned_image, standing_subject
 from pipeline.steps.params import expectation_from
-from pipeline.subjects import Subject, open_subject, parse_subject
+from pipeline.subjects import open_subject, parse_subject
 from pipeline.wheels.house import default_cache
 
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "subject",
         metavar="SUBJECT",
-        help="oci:DIR[:TAG], docker-archive:FILE[:TAG], rootfs:DIR, or a stage in dist/",
+        help="oci:DIR[:TAG], docker-archive:FILE[:TAG], docker://REF, rootfs:DIR, or a stage",
     )
     parser.add_argument(
         "--against",
@@ -59,12 +59,11 @@ def run(args: argparse.Namespace) -> int:
     """Audit the subject; 1 when a finding is an error, otherwise 0."""
     subject = parse_subject(args.subject)
     against = args.against or (subject.tag if subject.transport == "stage" else "")
-    if subject.transport == "stage":
-        tag = _planned(args, subject.tag)[1].tag
-        subject = Subject("oci", Path("dist"), tag)
-    view = open_subject(subject, index_cache=default_cache() / "indexes")
-    against = against or _stage_of(view, args)
-    report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
+    subject = standing_subject(subject, args.line, args.base)
+    with progress_on(sys.stderr, quiet=args.quiet) as progress:
+        view = open_subject(subject, default_cache(), progress=progress)
+        against = against or _stage_of(view, args)
+        report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
     if args.output:
         try:
             with args.output.open("w", encoding="utf-8", newline="\n") as file:
@@ -74,18 +73,6 @@ def run(args: argparse.Namespace) -> int:
     elif not args.quiet:
         _write(report, args, sys.stdout)
     return 1 if report.worst == ERROR else 0
-
-
-def _planned(args: argparse.Namespace, stage: str) -> tuple[Plan, PlannedImage]:
-    """Return the plan up to a stage, and the image that stands for it: its own, or its nearest
-    built ancestor's. Raises UsageError without such a stage."""
-    project = Project(Path.cwd(), args.line)
-    plan = make_plan(project.lock, project.chain, project.patches, base=args.base, to=stage)
-    images = {image.name: image for image in plan.images}
-    image = images[stage if stage == ROOT else project.chain.path(stage)[-1].name]
-    while image.state != BUILT:
-        image = images[image.parent]
-    return plan, image
 
 
 def _stage_of(view: ImageView, args: argparse.Namespace) -> str:
@@ -105,7 +92,7 @@ def _expectation(view: ImageView, against: str, args: argparse.Namespace) -> Exp
         return Expectation(environment=_environment(view))
     if against.endswith(".toml") or Path(against).is_file():
         return read_lockfile(Path(against), _environment(view))
-    plan, image = _planned(args, against)
+    plan, image = planned_image(Project(Path.cwd(), args.line), args.base, against)
     return expectation_from(plan.steps[image.gate[0]].params["expectation"], {})
 
 

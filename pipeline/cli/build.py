@@ -8,18 +8,22 @@ import sys
 import time
 from pathlib import Path
 
+from pipeline.base.image import BaseImage
 from pipeline.building import Assembly, Built, build
 from pipeline.chain import BASES
 from pipeline.engines.local import LocalEngine
-from pipeline.errors import Refusal, UsageError
+from pipeline.engines.schedule import Engine
+from pipeline.errors import UsageError
 from pipeline.graph import Plan
+from pipeline.lock.model import Base
 from pipeline.oci.layer import check_zstd
 from pipeline.oci.layout import LayoutWriter
-from pipeline.plan import make_plan
+from pipeline.plan import check_references, make_plan
 from pipeline.progress import progress_on, readable
 from pipeline.progress_steps import steps_on
 from pipeline.project import Project
 from pipeline.transfer.fetch import fetch_all
+from pipeline.vendor import ready_base
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 
@@ -33,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="steps side by side"
     )
     parser.add_argument("--offline", action="store_true", help="use no network")
+    parser.add_argument(
+        "--mirror",
+        metavar="REF",
+        help="where a base image is taken from: a repository, oci:DIR, docker-archive:FILE",
+    )
     parser.add_argument("--debian-mirror", metavar="URL", help="a Debian archive, instead of apt's")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
@@ -44,27 +53,37 @@ def run(args: argparse.Namespace) -> int:
     project = Project(Path.cwd(), args.line)
     lock = project.lock
     base = lock.base(args.base)
-    if base.image:
-        raise Refusal(
-            f"base {base.name} is an image of a registry, and there is no registry client yet",
-            hint=f"`show --base {base.name}` prints its plan; `build` takes --base wheels",
+    if args.mirror and not base.image:
+        raise UsageError(
+            f"--mirror: base {base.name} is no image of a registry",
+            hint="--debian-mirror is where .debs come from",
         )
     check_zstd(lock.zstd.library)
-    plan = make_plan(lock, project.chain, project.patches, base=args.base, to=args.to)
     house = Wheelhouse(default_cache())
+    vendor = None
+    stages = project.chain.path(args.to) if args.to is not None else tuple(project.chain)
+    check_references(lock, stages, project.patches, args.base)
+    if not base.image:  # the plan needs nothing else, so what it refuses is refused at once
+        plan = make_plan(lock, project.chain, project.patches, base=args.base, to=args.to)
     # Before anything is fetched: a directory that is refused is refused at once.
     layout = LayoutWriter(
         args.out,
         house.trust,
         waiting=lambda: print(f"waiting for another build in {args.out}", file=sys.stderr),
     )
-    began = time.monotonic()
-    _fetch(plan, project, house, args)
     engine = LocalEngine(house.cache, args.jobs)
+    began = time.monotonic()
+    if base.image:
+        vendor = _ready(base, engine, house.cache, args)
+        plan = make_plan(
+            lock, project.chain, project.patches, base=args.base, to=args.to, vendor=vendor
+        )
+    _fetch(plan, project, house, args)
+    image = vendor.image if vendor else None
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
-        assembly = Assembly(plan, lock, layout, progress, _print, base.target.architecture)
+        assembly = Assembly(plan, lock, layout, progress, _print, base, house.path, image)
         try:
-            build(plan, lock, engine, house.path, assembly)
+            build(plan, engine, assembly)
         finally:
             if assembly.dropped:
                 dropped = ", ".join(assembly.dropped)
@@ -80,6 +99,16 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0
+
+
+def _ready(base: Base, engine: Engine, cache: Path, args: argparse.Namespace) -> BaseImage:
+    with progress_on(sys.stderr, quiet=args.quiet) as progress:
+        vendor, warnings = ready_base(
+            base, cache, engine, progress, mirror=args.mirror or "", offline=args.offline
+        )
+    for warning in warnings:
+        print(f"warning: {warning}" if warning[0] != " " else warning, file=sys.stderr)
+    return vendor
 
 
 def _fetch(plan: Plan, project: Project, house: Wheelhouse, args: argparse.Namespace) -> None:

@@ -7,9 +7,11 @@ import sys
 import time
 from pathlib import Path
 
+from pipeline.base.obtain import obtain_base
 from pipeline.chain import BASES, BUILT, Chain
 from pipeline.errors import UsageError
 from pipeline.lock.model import Lock, LockedWheel
+from pipeline.oci.registry.store import BlobStore
 from pipeline.progress import progress_on, readable
 from pipeline.project import Project
 from pipeline.transfer.fetch import DEFAULT_JOBS, fetch_all
@@ -22,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
     parser.add_argument("--to", metavar="STAGE", help="only what this stage needs (default: all)")
     parser.add_argument("--offline", action="store_true", help="only verify what is here")
+    parser.add_argument(
+        "--mirror", default="", metavar="REF", help="where a base image is taken from"
+    )
     parser.add_argument("--debian-mirror", metavar="URL", help="a Debian archive, instead of apt's")
     parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, metavar="N", help="processes")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -37,6 +42,13 @@ def run(args: argparse.Namespace) -> int:
     wheels = needed_wheels(lock, project.chain, args.base, args.to)
     house = Wheelhouse(default_cache())
     began = time.monotonic()
+    if base.image:
+        with progress_on(sys.stderr, quiet=args.quiet) as progress:
+            obtained = obtain_base(
+                base, BlobStore(house.cache), progress, mirror=args.mirror, offline=args.offline
+            )
+        for warning in obtained.warnings:
+            print(f"warning: {warning}" if warning[0] != " " else warning, file=sys.stderr)
     fetched = fetch_all(
         [*base.debs, *wheels],
         house,

@@ -13,6 +13,7 @@ from pipeline.chain import BUILT, ROOT, Stage
 from pipeline.patching.model import Patch, Variant
 from pipeline.patching.variants import choose_variant
 from pipeline.plan import delta, make_plan
+from pipeline.plan_base import held_by
 from pipeline.project import Project
 
 _WIDTH = 100
@@ -123,8 +124,10 @@ def _wrapped(label: str, text: str, indent: int = 9) -> Iterator[str]:
 
 def _moves(project: Project, stage: Stage, base: str) -> Iterator[str]:
     chain, lock = project.chain, project.lock
-    before = lock.select(base, chain.groups(chain.built_ancestor(stage.name, base)))
-    change = delta(before, lock.select(base, chain.groups(stage.name)))
+    made_of = lock.base(base)
+    parent = chain.groups(chain.built_ancestor(stage.name, base))
+    before = held_by(lock, made_of, parent, made_of.inventory)
+    change = delta(before, held_by(lock, made_of, chain.groups(stage.name), made_of.inventory))
     old = {wheel.name: wheel.version for wheel in change.removed}
     new = {wheel.name: wheel.version for wheel in change.installed}
     for name in sorted(old | new):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,8 +19,10 @@ from pipeline.documents import Malformed, parse_json
 from pipeline.errors import Refusal, UsageError
 from pipeline.oci.blob import Blob, Part
 from pipeline.oci.content import index_blob, media_type_of
+from pipeline.oci.imagefile import made_by
 from pipeline.oci.index import MEDIA_TYPE_TAR, LayerIndex
-from pipeline.oci.reading import Platform, layer_index, made_by
+from pipeline.oci.reading import layer_index
+from pipeline.oci.selection import Platform
 from pipeline.oci.tarstream import FILE, HARDLINK, SYMLINK, TarFault, read_tar
 from pipeline.oci.view import LayerInfo, LayersView
 
@@ -124,6 +126,17 @@ class _Archive:
             found = member.link
         raise self.refusal(f"{name} is a link without end")
 
+    def stored(self, digest: str) -> Part:
+        """Return the place of a blob that is kept under its digest."""
+        name = f"blobs/sha256/{digest.removeprefix('sha256:')}"
+        if name not in self._members:
+            raise Refusal(
+                f"digest-gone: docker-archive:{self.path} has no blob {digest}: an archive of"
+                " unpacked layers holds neither a manifest nor the bytes that it names",
+                hint="copy the image into a layout: skopeo copy --preserve-digests … oci:DIR",
+            )
+        return self.part(name)
+
     def json(self, name: object) -> tuple[Any, str]:
         """Return a parsed member, and the digest of its bytes."""
         part = self.part(name)
@@ -197,3 +210,17 @@ def _view(archive: _Archive, name: str, image: _Image, index_cache: Path | None)
         blobs.append((part, index))
         layers.append(LayerInfo(index.digest, index.diff_id, history[number]))
     return LayersView(name, blobs, layers, image.config, config_digest=image.digest)
+
+
+def archive_blobs(path: Path) -> Callable[[str], Blob]:
+    """Return where the blobs of an archive are, by digest.
+
+    Docker from 25 keeps an OCI layout in its archives, and so the blobs as they came. Raises
+    Refusal for what is not there: older archives hold unpacked layers, and no manifest.
+    """
+    archive = _Archive(path)
+
+    def blob(digest: str) -> Blob:
+        return archive.stored(digest)
+
+    return blob

@@ -6,7 +6,7 @@ import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Protocol, cast
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,13 @@ class Part:
         return f"{self.path}: {self.name}"
 
 
-Blob = Path | Part
+class Readable(Protocol):
+    """What can be opened for reading; the stream can seek. Its text names it in messages."""
+
+    def open_read(self) -> BinaryIO: ...
+
+
+Blob = Path | Readable
 """What a layer can be read from."""
 
 

@@ -80,7 +80,8 @@ def media_type_of(blob: Blob) -> str:
 
 
 @contextmanager
-def _decompressed(stream: BinaryIO, media_type: str) -> Iterator[BinaryIO]:
+def decompressed(stream: BinaryIO, media_type: str) -> Iterator[BinaryIO]:
+    """Open the tar in a layer's stream; `media_type` is one that `media_type_of` gives."""
     if media_type == MEDIA_TYPE_GZIP:
         with gzip.GzipFile(fileobj=stream) as unzipped:
             yield unzipped  # type: ignore[misc]
@@ -102,7 +103,7 @@ def index_blob(blob: Blob) -> LayerIndex:
         frames = find_frames(blob) if media_type == MEDIA_TYPE_ZSTD else None
         with opened(blob) as file:
             outer = _Hashing(file)
-            with _decompressed(io.BufferedReader(outer, _CHUNK), media_type) as plain:
+            with decompressed(io.BufferedReader(outer, _CHUNK), media_type) as plain:
                 # Reads of whole blocks and chunks pass through; single headers come from a buffer.
                 inner = _Hashing(plain)
                 entries = tuple(_entries(io.BufferedReader(inner, _CHUNK)))
@@ -216,7 +217,7 @@ def _read_scanning(blob: Blob, wanted: dict[str, Entry]) -> dict[str, bytes]:
         names.setdefault(entry.link or path, []).append(path)
     found: dict[str, bytes] = {}
     try:
-        with opened(blob) as file, _decompressed(file, media_type_of(blob)) as plain:
+        with opened(blob) as file, decompressed(file, media_type_of(blob)) as plain:
             for member, stream in read_tar(io.BufferedReader(_Hashing(plain), _CHUNK)):
                 path = _normal(member.name)
                 if stream is None or path not in names:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pipeline.oci.image import fingerprint
+from pipeline.oci.imagefile import ImageFile
 from pipeline.oci.view import LayersView
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -36,6 +37,17 @@ class Identity:
     manifest: str = ""
     fingerprint: str = ""
     diff_ids: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, image: ImageFile) -> Identity:
+        """Return the identity of an image by its own documents."""
+        return cls(
+            name=image.name,
+            config=image.config_descriptor.digest,
+            manifest=image.digest,
+            fingerprint=image.fingerprint,
+            diff_ids=tuple(image.diff_ids),
+        )
 
     def lines(self) -> list[str]:
         """Return every id with its kind, and what is not known as such."""

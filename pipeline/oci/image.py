@@ -38,6 +38,14 @@ class Runtime:
 
 
 @dataclass(frozen=True)
+class Below:
+    """An image that another one stands on: its parsed config, its descriptors of layers."""
+
+    config: Mapping[str, Any]
+    descriptors: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
 class Image:
     """An image's own bytes. `digest` is the manifest's; `fingerprint` see `fingerprint`."""
 
@@ -45,6 +53,7 @@ class Image:
     manifest: bytes
     digest: str
     fingerprint: str
+    media_type: str = MEDIA_TYPE_MANIFEST
 
 
 def canonical(document: Any) -> bytes:
@@ -75,10 +84,19 @@ def build_image(
     epoch: int,
     architecture: str,
     annotations: Mapping[str, str],
+    below: Below | None = None,
 ) -> Image:
-    """Make config and manifest (image-spec 1.1). Nothing but the arguments is in their bytes."""
+    """Make config and manifest (image-spec 1.1). Nothing but the arguments is in their bytes.
+
+    With an image `below`, whose layers are the first ones, all that it says is kept as it is: its
+    descriptors, its history, and what its config holds beside the things that change.
+    """
     created = rfc3339(epoch)
+    kept = dict(below.config) if below else {}
+    descriptors = list(below.descriptors) if below else []
+    new = layers[len(descriptors) :]
     process: dict[str, Any] = {
+        **(kept.get("config") or {}),
         "Env": [f"{key}={value}" for key, value in runtime.env.items()],
         "Labels": dict(runtime.labels),
     }
@@ -91,12 +109,16 @@ def build_image(
     if runtime.working_directory:
         process["WorkingDir"] = runtime.working_directory
     config = {
+        **kept,
         "created": created,
         "architecture": architecture,
         "os": "linux",
         "config": process,
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
-        "history": [{"created": created, "created_by": layer.created_by} for layer in layers],
+        "history": [
+            *(kept.get("history") or ()),
+            *({"created": created, "created_by": layer.created_by} for layer in new),
+        ],
     }
     config_bytes = canonical(config)
     manifest = canonical(
@@ -109,13 +131,29 @@ def build_image(
                 "size": len(config_bytes),
             },
             "layers": [
-                {"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size}
-                for layer in layers
+                *descriptors,
+                *(
+                    {"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size}
+                    for layer in new
+                ),
             ],
             "annotations": dict(annotations),
         }
     )
     return Image(config_bytes, manifest, sha256(manifest), fingerprint(config))
+
+
+def runtime_of(config: Mapping[str, Any]) -> Runtime:
+    """Return what a container of an image config starts with."""
+    process = config.get("config") or {}
+    return Runtime(
+        env=dict(item.split("=", 1) for item in process.get("Env") or () if "=" in item),
+        entrypoint=tuple(process.get("Entrypoint") or ()),
+        command=tuple(process.get("Cmd") or ()),
+        user=process.get("User") or "",
+        working_directory=process.get("WorkingDir") or "",
+        labels=process.get("Labels") or {},
+    )
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:

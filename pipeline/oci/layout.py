@@ -19,7 +19,6 @@ from typing import Any
 from pipeline.errors import Refusal, UsageError
 from pipeline.oci.image import (
     MEDIA_TYPE_INDEX,
-    MEDIA_TYPE_MANIFEST,
     Image,
     Layer,
     canonical,
@@ -84,7 +83,7 @@ class LayoutWriter:
             self._write_blob(data)
         platform = json.loads(image.config)
         self._manifests[tag] = {
-            "mediaType": MEDIA_TYPE_MANIFEST,
+            "mediaType": image.media_type,
             "digest": image.digest,
             "size": len(image.manifest),
             "platform": {"architecture": platform["architecture"], "os": platform["os"]},

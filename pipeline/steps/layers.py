@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -57,13 +57,23 @@ def index_of(output: StepOutput) -> LayerIndex:
     return _load_index(output.directory / INDEX, output.files[INDEX][0])
 
 
-def view_of(name: str, outputs: Iterable[StepOutput]) -> LayersView:
-    """Return the image that layer steps make together, lowest first."""
+def blob_of(output: StepOutput, file: Callable[[str], Path]) -> Path:
+    """Return where the layer of a step lies: in its output, or, of a base image, as it came.
+
+    `file` maps the hex sha256 of a locked file to its place.
+    """
+    if BLOB in output.files:
+        return output.directory / BLOB
+    return file(layer_of(output).digest.removeprefix("sha256:"))
+
+
+def view_of(name: str, outputs: Iterable[StepOutput], file: Callable[[str], Path]) -> LayersView:
+    """Return the image that layer steps make together, lowest first; `file` as in `blob_of`."""
     outputs = tuple(outputs)
     infos: Sequence[LayerInfo] = [
         LayerInfo(layer.digest, layer.diff_id, layer.created_by) for layer in map(layer_of, outputs)
     ]
-    blobs = [(output.directory / BLOB, index_of(output)) for output in outputs]
+    blobs = [(blob_of(output, file), index_of(output)) for output in outputs]
     return LayersView(name, blobs, infos, {}, tree_of(outputs))
 
 

@@ -26,6 +26,8 @@ PROGRAMS = {
     "wheel-conflicts": "wheel_conflicts",
     "wheel-layer": "wheel_layer",
     "system-layer": "system_layer",
+    "image-index": "image_index",
+    "image-inventory": "image_inventory",
     "stage": "stage",
     "stage-layer": "stage_layer",
     "audit": "audit",

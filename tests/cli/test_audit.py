@@ -87,7 +87,7 @@ def test_quiet_is_the_exit_status_alone(capsys: pytest.CaptureFixture[str]) -> N
         (["oci:images:v2"], 2, "tags there: v1"),
         (["oci:tree"], 2, "no OCI image layout"),
         (["rootfs:none"], 2, "no such directory"),
-        (["docker://x"], 2, "next:"),
+        (["docker://X"], 2, "next:"),
         (["rootfs:tree", "--against", "none.toml"], 2, "No such file"),
         (["rootfs:tree", "--against", "v1"], 2, "pins.toml"),
         (["v1"], 2, "pins.toml"),

@@ -1,0 +1,1 @@
+"""Container runtimes, on this machine and on others over ssh."""

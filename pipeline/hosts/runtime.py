@@ -1,0 +1,125 @@
+"""The container runtime of a host: docker, podman or nerdctl, here or over ssh."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, cast
+
+from pipeline.documents import Malformed, parse_json
+from pipeline.errors import OutsideTrouble, UsageError
+from pipeline.hosts.inspection import Inspected, read_inspection
+
+HERE = "here"
+RUNTIMES = ("docker", "podman", "nerdctl")
+_SECONDS = 60
+_SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
+
+
+class Runtime:
+    """A runtime that answers. `host` is a name that ssh knows, or "here"."""
+
+    def __init__(self, host: str, program: str):
+        self.host, self.program = host, program
+
+    @classmethod
+    def on(cls, host: str, program: str = "") -> Runtime:
+        """Find the runtime of a host, or take the one that is named.
+
+        Raises UsageError for what is no host, OutsideTrouble when none answers there.
+        """
+        if host.startswith("-") or not host:
+            raise UsageError(f"{host!r} is no host", hint=f"a host is a name for ssh, or {HERE!r}")
+        reasons = []
+        for name in [program] if program else RUNTIMES:
+            done = _run(host, [name, "version"])
+            if done.returncode == 0:
+                return cls(host, name)
+            if host != HERE and done.returncode == 255:
+                raise OutsideTrouble(
+                    f"{host} cannot be reached: {_last(done.stderr)}", hint=f"try: ssh {host} true"
+                )
+            reasons.append(f"{name}: {_last(done.stderr) or 'does not answer'}")
+        raise OutsideTrouble(
+            f"no container runtime answers on {_place(host)}",
+            details=reasons,
+            hint="start one there, or name it with --runtime",
+        )
+
+    def images(self) -> list[Inspected]:
+        """Return every image that the runtime has."""
+        listed = self._ask("images", "--quiet", "--no-trunc")
+        ids = sorted(set(listed.split()))
+        return self.inspect(*ids) if ids else []
+
+    def inspect(self, *names: str) -> list[Inspected]:
+        """Return images by name. Raises OutsideTrouble when one is not there."""
+        text = self._ask("image", "inspect", *names)
+        try:
+            return [read_inspection(one, self.host) for one in parse_json(text.encode())]
+        except (Malformed, AttributeError, TypeError) as error:
+            raise OutsideTrouble(
+                f"{self.program} on {_place(self.host)} shows its images in an unknown form",
+                hint="name another runtime with --runtime",
+            ) from error
+
+    def load(self, write: Callable[[BinaryIO], None]) -> None:
+        """Load the archive that `write` writes to a stream."""
+        command = _command(self.host, [self.program, "load"])
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        assert process.stdin is not None
+        try:
+            with process.stdin as stream:
+                write(cast(BinaryIO, stream))
+        except BrokenPipeError:
+            pass  # what it has to say comes below
+        except BaseException:
+            # An archive that is cut off must not look like one that has ended.
+            process.kill()
+            process.wait()
+            raise
+        output = process.stdout.read() if process.stdout else b""
+        if process.wait():
+            raise OutsideTrouble(
+                f"{self.program} on {_place(self.host)} does not load it:"
+                f" {_last(output.decode(errors='replace'))}",
+                hint="look at its disk space and its log",
+            )
+
+    def _ask(self, *args: str) -> str:
+        done = _run(self.host, [self.program, *args])
+        if done.returncode:
+            raise OutsideTrouble(
+                f"{self.program} {args[0]} on {_place(self.host)}: {_last(done.stderr)}",
+                hint="the image may not be there under that name",
+            )
+        return done.stdout
+
+
+def _place(host: str) -> str:
+    return "this machine" if host == HERE else host
+
+
+def _command(host: str, command: Sequence[str]) -> list[str]:
+    return list(command) if host == HERE else [*_SSH, host, shlex.join(command)]
+
+
+def _run(host: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    full = _command(host, command)
+    try:
+        return subprocess.run(
+            full, capture_output=True, text=True, errors="replace", timeout=_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(full, 127, "", "not installed")
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(full, 124, "", f"no answer within {_SECONDS} s")
+
+
+def _last(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""

@@ -40,7 +40,7 @@ FAULTS = {
         "not in"
     ],
     "not-toml": ["line 2, column 14: not TOML: Invalid value"],
-    "not-utf-8": ["not UTF-8 at byte 25"],
+    "not-utf-8": ["byte 25: not UTF-8"],
     "nvidia-placeholder": [
         "packages[3].version: nvidia-blas 0.0.0 is a placeholder that holds nothing"
     ],

@@ -98,17 +98,18 @@ def test_a_push(images: Path, registry: Real, tmp_path: Path) -> None:
 
     full = finish(command(0), tmp_path / "cache")
     points = random.Random(9)
-    killed = 0
-    for number in range(1, POINTS + 1):
+    killed = number = 0
+    while killed < POINTS:
+        number += 1
+        assert number < 4 * POINTS
         cache = tmp_path / f"cache{number}"
-        killed += kill(command(number), cache, full * points.uniform(0.3, 1.0))
-        finish(command(number), cache)
+        killed += kill(command(number), cache, full * points.uniform(0.3, 0.95))
+        full = min(full, finish(command(number), cache) * 1.2)  # a run that had less to do
         reference = parse_reference(f"{registry.host}/p{number}@{image.digest}")
         repository = Repository(reference)
         there = find_remote(repository, reference)
         assert (there.manifest, there.config) == (image.manifest, image.config)
         assert all(repository.blob_size(one.digest) == one.size for one in there.layers)
-    assert killed > POINTS // 2
     # What the registry holds is what it says: all of it once more, verified.
     store = BlobStore(tmp_path / "check")
     pull_layers(repository, there, store, Progress())
@@ -124,13 +125,14 @@ def test_a_pull(images: Path, registry: Real, tmp_path: Path) -> None:
 
     full = finish(command(tmp_path / "first"), tmp_path)
     points = random.Random(7)
-    killed = 0
-    for number in range(POINTS):
+    killed = number = 0
+    while killed < POINTS:
+        number += 1
+        assert number < 4 * POINTS
         store = BlobStore(tmp_path / f"pull{number}")
-        killed += kill(command(store.cache), tmp_path, full * points.uniform(0.3, 1.0))
+        killed += kill(command(store.cache), tmp_path, full * points.uniform(0.3, 0.95))
         assert whole(store)
-        finish(command(store.cache), tmp_path)
+        full = min(full, finish(command(store.cache), tmp_path) * 1.2)  # it had less to do
         assert whole(store)
         assert all(store.path(one.digest).is_file() for one in image.layers)
         assert not list((store.cache / "partial").iterdir())
-    assert killed > POINTS // 2

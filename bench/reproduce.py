@@ -81,17 +81,21 @@ def _cases(scratch: Path) -> Iterator[tuple[str, Path, Environment]]:
     found |= set(filter(None, os.environ.get("PYTHONS", "").split(os.pathsep)))
     own = _version(sys.executable)
     for python in sorted(found):
-        if _version(python) != own:
-            yield f"python {_version(python)}", _environment_of(python, scratch), UNLIKE[0]
+        version = _version(python)
+        if version and version != own:
+            yield f"python {version}", _environment_of(python, version, scratch), UNLIKE[0]
 
 
 def _version(python: str) -> str:
+    """Return major and minor of a Python; "" for one that does not run, as a version manager's
+    stand-in for a version that is not switched on."""
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def _environment_of(python: str, scratch: Path) -> Path:
-    place = scratch / f"venv-{_version(python)}"
+def _environment_of(python: str, version: str, scratch: Path) -> Path:
+    place = scratch / f"venv-{version}"
     subprocess.run([python, "-m", "venv", str(place)], check=True)
     pip = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", "--require-hashes"]
     subprocess.run([*pip, "-r", str(ROOT / "requirements" / "run.txt")], check=True)

@@ -98,7 +98,7 @@ def _edit(work: Path) -> None:
     if marker not in text:
         raise SystemExit("the patch of v1 has changed; the bench must learn its new text")
     patch.write_text(
-        text.replace(marker, marker.replace(",\n", ",  # bench\n"), 1), encoding="utf-8"
+        text.replace(marker, f"# bench\n                {marker}", 1), encoding="utf-8"
     )
 
 

@@ -169,8 +169,11 @@ class LayoutWriter:
             except OSError:
                 shutil.copyfile(blob, temporary)
             self._replace(temporary, path)
-            if self._trust is not None and not path.samefile(blob):
-                self._trust.record(path, path.name)
+            if self._trust is not None:
+                if path.samefile(blob):
+                    self._trust.linked(blob, path.name)
+                else:
+                    self._trust.record(path, path.name)
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -18,7 +19,9 @@ CASES = Path(__file__).parent / "fixtures" / "cases"
 def generate(case: str, out: Path) -> Path:
     """Run a case's gen.py into `out` and return it."""
     (directory,) = CASES.glob(f"{case}-*")
-    subprocess.run([sys.executable, directory / "gen.py", out], check=True)
+    # The generators share one helper, mk.py, which lies beside their directories.
+    env = {**os.environ, "PYTHONPATH": str(CASES)}
+    subprocess.run([sys.executable, directory / "gen.py", out], check=True, env=env)
     return out
 
 
@@ -31,8 +34,7 @@ def expected(case: str) -> Any:
 @contextmanager
 def scripted(case: str, scenario: Path) -> Iterator[tuple[str, Any]]:
     """Serve a scenario on the loopback; gives host:port and the registry's state."""
-    (file,) = CASES.glob(f"{case}-*/reg.py")
-    spec = spec_from_file_location(f"reg_{case}", file)
+    spec = spec_from_file_location(f"reg_{case}", CASES / "reg.py")
     assert spec and spec.loader
     module = module_from_spec(spec)
     spec.loader.exec_module(module)

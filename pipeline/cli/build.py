@@ -11,6 +11,7 @@ from pathlib import Path
 from pipeline.base.image import BaseImage
 from pipeline.building import Assembly, Built, build
 from pipeline.chain import BASES
+from pipeline.engines.choice import ENGINES, Settings, choose
 from pipeline.engines.local import LocalEngine
 from pipeline.engines.schedule import Engine
 from pipeline.errors import UsageError
@@ -36,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="steps side by side"
     )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="where steps run; auto is dagger when the environment names an engine or a session",
+    )
     parser.add_argument("--offline", action="store_true", help="use no network")
     parser.add_argument(
         "--mirror",
@@ -44,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--debian-mirror", metavar="URL", help="a Debian archive, instead of apt's")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("-v", "--verbose", action="store_true", help="the Dagger engine's own log")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,7 +79,18 @@ def run(args: argparse.Namespace) -> int:
         house.trust,
         waiting=lambda: print(f"waiting for another build in {args.out}", file=sys.stderr),
     )
-    engine = LocalEngine(house.cache, args.jobs)
+    engine = choose(
+        args.engine,
+        Settings(
+            house,
+            args.jobs,
+            layout.held,
+            offline=args.offline,
+            debian_mirror=args.debian_mirror,
+            log=sys.stderr if args.verbose else None,
+            progress=lambda: progress_on(sys.stderr, quiet=args.quiet),
+        ),
+    )
     began = time.monotonic()
     if base.image:
         vendor = _ready(base, engine, house.cache, args)
@@ -90,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
                 print(
                     f"no longer in {args.out}, not part of this build: {dropped}", file=sys.stderr
                 )
-    engine.prune()
+    LocalEngine(house.cache, args.jobs).prune()
     if not args.quiet:
         images = sum(1 for item in assembly.built.values() if item.image)
         print(

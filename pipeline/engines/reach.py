@@ -59,13 +59,14 @@ def find_engine(environment: Mapping[str, str]) -> Engine:
     if not where:
         return Engine(f"an engine in {_runtime()}", cli, runs=False)
     url = urlsplit(where)
-    if url.scheme not in _PROBES:
+    kind = url.scheme.partition("+")[0]  # image+podman://…
+    if kind not in _PROBES:
         raise OutsideTrouble(
             f"{HOST}={where}: no such kind of address",
             hint=f"kinds are {', '.join(f'{scheme}://' for scheme in sorted(_PROBES))}",
         )
-    _PROBES[url.scheme](url)
-    return Engine(where, cli, runs=url.scheme not in _STARTS)
+    _PROBES[kind](url)
+    return Engine(where, cli, runs=kind not in _STARTS)
 
 
 def answers(environment: Mapping[str, str]) -> bool:
@@ -121,7 +122,7 @@ def _runtime() -> str:
         if shutil.which(name):
             _ask([name, "info"], f"{name} does not answer, and no engine is named", _START)
             return name
-    raise OutsideTrouble("no Dagger engine is named, and there is no container runtime", hint=_START)
+    raise OutsideTrouble("no Dagger engine is named, and no container runtime here", hint=_START)
 
 
 def _ask(command: list[str], message: str, hint: str) -> None:
@@ -187,6 +188,7 @@ def _container(url: SplitResult) -> None:
 _PROBES: dict[str, Callable[[SplitResult], None]] = {
     "unix": _unix,
     "tcp": _tcp,
+    "tls": _tcp,
     "ssh": _ssh,
     "kube-pod": _kubernetes,
     "container": _container,

@@ -17,7 +17,7 @@ from typing import Any
 from pipeline.errors import ChainError, system_trouble
 from pipeline.failures import Failure
 from pipeline.oci.image import canonical
-from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
+from pipeline.steps.program import Inputs, StepOutput, run_program
 
 FILES, STEPS, OUT = "/job/files", "/job/steps", "/job/out"
 RUN = "SM121_CHAIN_RUN"
@@ -39,7 +39,6 @@ def main() -> int:
         return _failed(Failure.of(system_trouble(error, job["program"])))
     for path in sorted(Path(OUT).rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o444)
-    (Path(OUT) / RESULT).unlink()
     _say({"result": output.data.decode("utf-8")})
     return 0
 

@@ -128,9 +128,7 @@ def toolbox_image(lock: Lock, base: Base, layers: Sequence[Layer]) -> Image:
     )
 
 
-def write_oci_archive(
-    image: Image, layers: Sequence[tuple[Layer, Path]], out: BinaryIO
-) -> None:
+def write_oci_archive(image: Image, layers: Sequence[tuple[Layer, Path]], out: BinaryIO) -> None:
     """Write an image as a tar of an OCI layout. The bytes depend on the image alone."""
     index = {
         "schemaVersion": 2,

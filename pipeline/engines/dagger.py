@@ -29,9 +29,10 @@ from pipeline.engines.reach import answers, find_engine
 from pipeline.engines.schedule import Course, Listener
 from pipeline.engines.session import CONNECT_SECONDS, Session, open_session
 from pipeline.errors import ChainError, OutsideTrouble
-from pipeline.graph import Plan, Step
+from pipeline.graph import FileInput, Plan, Step
 from pipeline.oci.image import canonical
-from pipeline.steps.contained import FILES, OUT, RUN, STEPS
+from pipeline.plan_base import OWN_LAYER
+from pipeline.steps.contained import FILES, OUT, RUN, STEPS, kept
 from pipeline.steps.layers import BLOB, layer_of
 from pipeline.steps.program import PROGRAMS, StepOutput
 from pipeline.transfer.workspace import workspace
@@ -49,8 +50,13 @@ _LIBRARIES = ("/usr/lib/python3.11", "/usr/local/lib/python3.11/dist-packages")
 class _File(dagger.File):
     """A file on the engine whose id is known: naming it costs no request."""
 
-    def __init__(self, known: str):
+    def __init__(self, client: Client, known: str):
+        super().__init__(client.load_file_from_id(dagger.FileID(known))._ctx)
         self._known = known
+
+    @classmethod
+    def _graphql_name(cls) -> str:
+        return "File"
 
     async def id(self) -> str:
         return self._known
@@ -59,8 +65,13 @@ class _File(dagger.File):
 class _Directory(dagger.Directory):
     """A directory on the engine whose id is known."""
 
-    def __init__(self, known: str):
+    def __init__(self, client: Client, known: str):
+        super().__init__(client.load_directory_from_id(dagger.DirectoryID(known))._ctx)
         self._known = known
+
+    @classmethod
+    def _graphql_name(cls) -> str:
+        return "Directory"
 
     async def id(self) -> str:
         return self._known
@@ -120,7 +131,7 @@ class _Work:
         self._run = uuid.uuid4().hex  # tells what was made now from what the engine had
         self._lanes = asyncio.Semaphore(settings.jobs)
         self._files: dict[str, dict[str, _File]] = {}  # step id -> file name -> file
-        self._done: dict[str, dagger.Container] = {}
+        self._trees: dict[tuple[str, ...], _Directory] = {}  # ids of steps -> their outputs
         self._cached: set[str] = set()
 
     async def run(self) -> None:
@@ -157,6 +168,7 @@ class _Work:
 
     async def _work(self, client: Client) -> None:
         box = await self._toolbox(client)
+        self._large = asyncio.create_task(self._send_large(client))
         package = await client.host().directory(str(_PACKAGE), include=["**/*.py"]).sync()
         programs = {
             program: asyncio.create_task(self._program(client, box, package, program))
@@ -179,7 +191,7 @@ class _Work:
                 if self.course.error and not any(map(self.course.precedes, running.values())):
                     break
         finally:
-            await _end([*running, *programs.values()])
+            await _end([*running, *programs.values(), self._large])
         if self.course.error:
             raise self.course.error
 
@@ -225,7 +237,7 @@ class _Work:
             .with_exec(["cp", "-r", f"{_SOURCE}/pipeline", _APP])
             .with_exec([*_COMPILE, _APP])
         )
-        return _Directory(await compiled.directory(_APP).id())
+        return _Directory(client, await compiled.directory(_APP).id())
 
     async def _execute(
         self, client: Client, box: dagger.Container, program: asyncio.Task[_Directory], step: Step
@@ -241,10 +253,10 @@ class _Work:
             .with_mounted_directory(OUT, client.directory())
             .with_volatile_variable(RUN, self._run)
         )
-        container = self._with_files(client, container, step)
-        for number, name in enumerate(step.after):
-            for path, known in self._files[name].items():
-                container = container.with_mounted_file(f"{STEPS}/{number}/{path}", known)
+        if step.files:
+            container = container.with_mounted_directory(FILES, await self._locked(client, step))
+        if inputs:
+            container = container.with_mounted_directory(STEPS, await self._read(client, step))
         async with self._lanes:
             self._listener.started(step)
             done = await container.with_exec(
@@ -255,29 +267,66 @@ class _Work:
         if run != self._run:
             self._cached.add(step.id)
         output = StepOutput(self._space / step.id, data)
-        out = done.directory(OUT)
-        ids = await asyncio.gather(*(out.file(name).id() for name in output.files))
-        self._done[step.id] = done
+        names = kept(output.files)
+        ids = await asyncio.gather(*(done.directory(OUT).file(name).id() for name in names))
         self._files[step.id] = {
-            name: _File(known) for name, known in zip(output.files, ids, strict=True)
+            name: _File(client, known) for name, known in zip(names, ids, strict=True)
         }
         self.course.schedule.outputs[step.id] = output
 
-    def _with_files(
-        self, client: Client, container: dagger.Container, step: Step
-    ) -> dagger.Container:
-        """Mount the locked files of a step, sent once by content, under their sha256."""
-        paths = {item.sha256: self._file(item.sha256).absolute() for item in step.files}
-        houses = sorted({path.parent for sha256, path in paths.items() if path.name == sha256})
-        for house in houses[:1]:
-            names = sorted(name for name, path in paths.items() if path == house / name)
-            files = client.host().directory(str(house), include=names)
-            container = container.with_mounted_directory(FILES, files)
-        for sha256, path in paths.items():
-            if not houses or path != houses[0] / sha256:
-                file = client.host().file(str(path))
-                container = container.with_mounted_file(f"{FILES}/{sha256}", file)
-        return container
+    async def _read(self, client: Client, step: Step) -> _Directory:
+        """Return one directory with the outputs that a step reads.
+
+        Files are linked there, not copied. Most steps read the same layers and then some, so each
+        directory is built upon the longest that is there.
+        """
+        wanted = tuple(step.after)
+        below = max((k for k in self._trees if k == wanted[: len(k)]), key=len, default=())
+        if below != wanted:
+            tree: dagger.Directory = self._trees.get(below) or client.directory()
+            for name in wanted[len(below) :]:
+                digest = self.course.schedule.outputs[name].digest.removeprefix("sha256:")
+                for path, file in self._files[name].items():
+                    tree = tree.with_file(f"{digest}/{path}", file)
+            self._trees[wanted] = _Directory(client, await tree.id())
+        return self._trees[wanted]
+
+    async def _locked(self, client: Client, step: Step) -> dagger.Directory:
+        """Return one directory with the locked files of a step, each named by its sha256.
+
+        Large ones are sent once, all together, and linked from there; of the small ones each step
+        has a copy: an operation on the engine for each would take longer.
+        """
+        large = {file.sha256 for file in step.files if _is_large(file)}
+        small = sorted({file.sha256 for file in step.files} - large)
+        files = self._sent(client, small)
+        if large:
+            sent = await self._large
+            for sha256 in sorted(large):
+                files = files.with_file(sha256, sent.file(sha256))
+        return files
+
+    async def _send_large(self, client: Client) -> dagger.Directory:
+        steps = self._plan.steps.values()
+        large = {file.sha256 for step in steps for file in step.files if _is_large(file)}
+        return _Directory(client, await self._sent(client, sorted(large)).id())
+
+    def _sent(self, client: Client, names: Sequence[str]) -> dagger.Directory:
+        """Return locked files as a directory of this machine that the engine takes over."""
+        by_place: dict[Path, list[str]] = {}
+        files = client.directory()
+        for sha256 in names:
+            path = self._file(sha256).absolute()
+            if path.name == sha256:
+                by_place.setdefault(path.parent, []).append(sha256)
+            else:
+                files = files.with_file(sha256, client.host().file(str(path)))
+        whole = [client.host().directory(str(p), include=found) for p, found in by_place.items()]
+        if len(whole) == 1 and len(by_place) == 1 and len(*by_place.values()) == len(names):
+            return whole[0]  # as it came: it is known by its content
+        for directory in whole:
+            files = files.with_directory("/", directory)
+        return files
 
     async def _fetch(self, step: Step) -> None:
         """Bring the layer of a step into its directory here, if it made one."""
@@ -290,7 +339,7 @@ class _Work:
         if there is not None:
             path.hardlink_to(there)
             return
-        await self._done[step.id].directory(OUT).file(BLOB).export(str(path.absolute()))
+        await self._files[step.id][BLOB].export(str(path.absolute()))
         found = await asyncio.to_thread(sha256_of, path)
         if found != output.files[BLOB][0]:
             raise OutsideTrouble(
@@ -300,6 +349,10 @@ class _Work:
 
 
 _FETCH = "fetch"
+
+
+def _is_large(file: FileInput) -> bool:
+    return (file.size or 0) >= OWN_LAYER
 
 
 async def _end(tasks: Sequence[asyncio.Task[object]]) -> None:

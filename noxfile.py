@@ -111,6 +111,12 @@ def verify(session: nox.Session) -> None:
 
 
 @nox.session
+def doctor(session: nox.Session) -> None:
+    """Tell what this machine can do: engines, and why not the others."""
+    verb(session, "doctor")
+
+
+@nox.session
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
     locked(session, "run", "test")

@@ -30,6 +30,7 @@ VERBS = {
     "compare": "one image on several hosts: the same everywhere?",
     "verify": "what is published against what the lock builds",
     "push": "an image into a repository, by digest; no tag",
+    "doctor": "what this machine can do: engines, and why not the others; programs that lack",
     "fingerprint": "the identity of images: equal for equal content, whatever the packing",
 }
 INTERRUPTED = 130

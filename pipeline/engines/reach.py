@@ -26,9 +26,8 @@ HOST = "_EXPERIMENTAL_DAGGER_RUNNER_HOST"
 CLI = "_EXPERIMENTAL_DAGGER_CLI_BIN"
 #: Seconds that anything may take to answer that it is there.
 PATIENCE = 5.0
-# In the order in which the CLI looks for one to start an engine in.
-_RUNTIMES = ("docker", "podman", "nerdctl", "finch")
-# The default port of Dagger's helm chart and of buildkit's own listeners is always named by people.
+#: Container runtimes, in the order in which the CLI looks for one to start an engine in.
+RUNTIMES = ("docker", "podman", "nerdctl", "finch")
 _START = f"start it, or set {HOST} to an engine that runs (unix://, tcp://, ssh://, kube-pod://…)"
 
 
@@ -118,11 +117,18 @@ def _downloaded() -> str:
 
 
 def _runtime() -> str:
-    for name in _RUNTIMES:
+    """Return the first container runtime that answers."""
+    refused: OutsideTrouble | None = None
+    for name in RUNTIMES:
         if shutil.which(name):
-            _ask([name, "info"], f"{name} does not answer, and no engine is named", _START)
-            return name
-    raise OutsideTrouble("no Dagger engine is named, and no container runtime here", hint=_START)
+            try:
+                _ask([name, "info"], f"{name} does not answer, and no engine is named", _START)
+                return name
+            except OutsideTrouble as error:
+                refused = refused or error
+    raise refused or OutsideTrouble(
+        "no Dagger engine is named, and no container runtime is here", hint=_START
+    )
 
 
 def _ask(command: list[str], message: str, hint: str) -> None:

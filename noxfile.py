@@ -155,6 +155,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_dagger(session: nox.Session) -> None:
+    """Measure the chain on a Dagger engine beside the local one and bare transfers."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.dagger", *session.posargs)
+
+
+@nox.session
 def bench_registry(session: nox.Session) -> None:
     """Measure push and pull beside skopeo, through a registry on the loopback."""
     locked(session, "run")

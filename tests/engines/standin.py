@@ -272,15 +272,19 @@ class StandIn:
         self._locks: dict[str, threading.Lock] = {}
         self.objects: dict[str, Any] = {}
         self.results: dict[str, tuple[dict[str, Any], str]] = {}
-        self.ran: list[list[str]] = []
-        self.refused: list[str] = []
-        self.sent = 0
-        self.exported: list[str] = []
-        self.break_exec = ""
-        self.hang_up = False
         self.platform = "linux/arm64"
+        self.forget()
         self.schema = build_schema(SCHEMA)
         self.schema.type_map["Node"].resolve_type = lambda found, *_: found.kind  # type: ignore[attr-defined]
+
+    def forget(self) -> None:
+        """Count anew, and behave; what was made stays."""
+        self.ran: list[list[str]] = []
+        self.refused: list[str] = []
+        self.exported: list[str] = []
+        self.sent = 0
+        self.break_exec = ""
+        self.hang_up = False
 
     def new(self) -> Path:
         """A fresh directory."""

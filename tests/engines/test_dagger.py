@@ -52,14 +52,26 @@ def build(line: Line, *args: str, env: Mapping[str, str]) -> subprocess.Complete
     )
 
 
+@pytest.fixture(scope="module")
+def standin(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
+    """One engine for all of these tests: what one has made, the others find."""
+    return StandIn(tmp_path_factory.mktemp("standin"))
+
+
 @pytest.fixture
-def setting(tmp_path: Path) -> Iterator[Setting]:
+def setting(standin: StandIn, tmp_path: Path) -> Iterator[Setting]:
     line = make_line(tmp_path / "project", tmp_path / "cache", tmp_path / "scratch")
     add_toolbox(line)
-    standin = StandIn(tmp_path / "standin")
+    standin.forget()
     with serve(standin) as port:
         yield Setting(line, standin, port)
     assert not standin.refused
+
+
+def change_v1(line: Line, factor: int) -> None:
+    """Edit v1 to what no other test has."""
+    for name in ("patches/scale.toml", "stages/v01-model.toml"):
+        line.edit(name, "x * 3", f"x * {factor}")
 
 
 def refused(done: subprocess.CompletedProcess[str], status: int, *texts: str) -> None:
@@ -110,8 +122,7 @@ def test_only_the_layer_that_lacks_is_brought_and_a_damaged_one_is_not_kept(
 def test_an_edit_in_v1_makes_no_layer_again_whose_bytes_stay(setting: Setting) -> None:
     setting.build()
     before = setting.steps()
-    for name in ("patches/scale.toml", "stages/v01-model.toml"):
-        setting.line.edit(name, "x * 3", "x * 5")
+    change_v1(setting.line, 5)
     done = setting.build()
     # plan, layer and audit of v1; plan and audit of v3 and of v4, whose layers are as they were
     assert setting.steps() - before == 7
@@ -136,11 +147,13 @@ def test_a_refusal_of_a_step_is_its_own(setting: Setting) -> None:
 
 
 def test_a_full_disk_on_the_engine(setting: Setting) -> None:
+    change_v1(setting.line, 11)
     setting.standin.break_exec = "write /job/out/x: no space left on device"
     refused(setting.build(), 3, "the disk of the Dagger engine is full", "local-cache prune")
 
 
 def test_a_program_that_breaks_is_no_traceback_of_ours(setting: Setting) -> None:
+    change_v1(setting.line, 13)
     setting.standin.break_exec = "Traceback (most recent call last):\n  x\nImportError: no y\n"
     refused(setting.build(), 3, "ImportError: no y")
 

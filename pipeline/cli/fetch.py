@@ -37,9 +37,20 @@ def run(args: argparse.Namespace) -> int:
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: at least one is needed", hint="--jobs 1")
     project = Project(Path.cwd(), args.line)
+    # A line that no chain stands on, such as the toolbox, has bases of its own: all are fetched.
+    own = () if set(BASES) & set(project.lock.bases) else sorted(project.lock.bases)
+    for name in own or (args.base,):
+        _fetch(project, name, args, chain=not own)
+    return 0
+
+
+def _fetch(project: Project, name: str, args: argparse.Namespace, *, chain: bool) -> None:
     lock = project.lock
-    base = lock.base(args.base)
-    wheels = needed_wheels(lock, project.chain, args.base, args.to)
+    base = lock.base(name)
+    if chain:
+        wheels = needed_wheels(lock, project.chain, name, args.to)
+    else:
+        wheels = list(lock.select(name))
     house = Wheelhouse(default_cache())
     began = time.monotonic()
     if base.image:
@@ -68,7 +79,6 @@ def run(args: argparse.Namespace) -> int:
         f" ({readable(fetched.came_size)}), {fetched.kept} kept from earlier in {house.cache}",
         file=sys.stderr,
     )
-    return 0
 
 
 def needed_wheels(lock: Lock, chain: Chain, base: str, to: str | None) -> list[LockedWheel]:

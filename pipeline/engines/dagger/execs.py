@@ -18,7 +18,6 @@ from pipeline.engines.dagger.known import KnownDirectory, KnownFile
 from pipeline.engines.keys import imported
 from pipeline.graph import FileInput, Step
 from pipeline.oci.image import canonical
-from pipeline.plan_base import OWN_LAYER
 from pipeline.steps.contained import FILES, OUT, RUN, STEPS, kept
 from pipeline.steps.program import PROGRAMS, StepOutput
 
@@ -27,6 +26,8 @@ _APP, _SOURCE = "/job/app", "/job/source"
 _ENTRY = "pipeline.steps.contained"
 # Python's own libraries have no compiled form in Debian's packages, and every step starts a Python.
 _COMPILE = ("python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
+# From this size on (bytes) a copy of a file costs an engine more than a link.
+_LARGE = 16_000_000
 _LIBRARIES = ("/usr/lib/python3.11", "/usr/local/lib/python3.11/dist-packages")
 
 
@@ -168,7 +169,7 @@ async def settle(tasks: Sequence[asyncio.Task[object]]) -> None:
 
 
 def _is_large(file: FileInput) -> bool:
-    return (file.size or 0) >= OWN_LAYER
+    return (file.size or 0) >= _LARGE
 
 
 def _paths(modules: set[str]) -> Iterator[str]:

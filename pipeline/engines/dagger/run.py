@@ -15,14 +15,15 @@ from dagger import Client, Config, Retry, Timeout
 
 from pipeline.engines.dagger.execs import Execs, settle
 from pipeline.engines.dagger.known import KnownFile
-from pipeline.engines.mishaps import engine_trouble, exec_trouble, lost
+from pipeline.engines.mishaps import engine_trouble, exec_trouble, full, lost
 from pipeline.engines.reach import answers
 from pipeline.engines.schedule import Course, Listener
 from pipeline.engines.session import CONNECT_SECONDS, Session
-from pipeline.errors import ChainError, OutsideTrouble
+from pipeline.errors import ChainError, OutsideTrouble, system_trouble
 from pipeline.graph import Plan, Step
 from pipeline.steps.layers import BLOB, layer_of
 from pipeline.steps.program import StepOutput
+from pipeline.trust import Trust
 from pipeline.wheels.house import sha256_of
 
 _WATCH_SECONDS = 1.0
@@ -43,6 +44,7 @@ class Run:
         jobs: int,
         toolbox: Callable[[str], Path],
         held: Callable[[str, int], Path | None],
+        trust: Trust,
     ):
         self._course = Course(plan)
         self._plan = plan
@@ -52,6 +54,7 @@ class Run:
         self._space = space
         self._toolbox = toolbox
         self._held = held
+        self._trust = trust
         self._lanes = asyncio.Semaphore(jobs)
         self._word = uuid.uuid4().hex  # tells what was made now from what the engine had
         self._made: set[str] = set()
@@ -153,17 +156,28 @@ class Run:
         path.parent.mkdir(parents=True, exist_ok=True)
         there = self._held(layer.digest, layer.size)
         if there is not None:
-            path.hardlink_to(there)
+            path.symlink_to(there.absolute())
             return
-        await self._files[step.id][BLOB].export(str(path.absolute()))
-        found = await asyncio.to_thread(sha256_of, path)
-        if found != output.files[BLOB][0]:
+        try:
+            await self._files[step.id][BLOB].export(str(path.absolute()))
+        except dagger.QueryError as error:
+            if full(str(error)):  # this disk, not the engine's
+                raise OutsideTrouble(
+                    f"no room for the layer of {step.id} in {self._space}"
+                ) from error
+            raise
+        sha256 = output.files[BLOB][0]
+        if await asyncio.to_thread(sha256_of, path) == sha256:
+            self._trust.record(path, sha256)
+        else:
             raise OutsideTrouble(
                 f"the layer of {step.id} came from the engine with other bytes than it said",
                 hint="run it again; if it stays so, prune the engine's cache",
             )
 
     def _trouble(self, error: Exception, step: str = "") -> ChainError:
+        if isinstance(error, OSError):
+            return system_trouble(error, step)
         if isinstance(error, dagger.ExecError):
             return exec_trouble(step, error.exit_code, error.stdout, error.stderr)
         if isinstance(error, (dagger.TransportError, dagger.ClientConnectionError)):

@@ -24,7 +24,8 @@ from pipeline.engines.reach import CLI, HOST
 _PROGRAMS = ("dagger", "dagger-engine", "dagger-init", "dnsname", "runc", "dnsmasq", "unshare")
 _PLUGINS = ("bridge", "firewall", "host-local", "loopback")
 _CNI = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
-_SETTINGS = {"gc": {"enabled": True, "maxUsedSpace": "40GB", "minFreeSpace": "1GB"}}
+# Collection goes by how full the disk is, whoever filled it: a test would not find what it made.
+_SETTINGS = {"gc": {"enabled": False}}
 _SCRIPT = """
 set -e
 ip link set lo up

@@ -153,8 +153,8 @@ class Change:
     `kind` is one of KINDS, `direction` one of DIRECTIONS, `before` and `after` are versions ("" for
     none); of a library they are the paths of the copies that the loader takes. `was` is the earlier
     name of what is RENAMED. `rank` orders: 0 can hurt most; `family` is the family that it belongs
-    to, "" for none, `gpu` whether it talks to the GPU. `layer` is the layer that did it, None where
-    there are none: of B, or, of what is REMOVED, the layer of B that removed it where that is known.
+    to, "" for none, `gpu` whether it talks to the GPU. `layer` is the layer of B that did it (of what
+    is REMOVED: that removed it), None where that is not known.
     `wishes` are the requirements on it that B does not meet, then those that are met by exactly
     this (`==`) and were not before. `reason` says what intends the change ("" for nothing): a pin
     of the lock, or the patches that changed the files.
@@ -295,8 +295,8 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Column:
-    """One image of a history. `name` heads it (a stage or a tag); `parent` is the name of the column
-    that it is compared with, "" for the first one. `state` is "built", or what the chain says of a
+    """One image of a history. `name` heads it (a stage or a tag); `parent` names the column that it
+    is compared with, "" for the first one. `state` is "built", or what the chain says of a
     stage without an image of its own ("held", "upstream", …), with its `reason`; such a column has
     the image of its parent. `comparison` is with the parent, None for the first one."""
 

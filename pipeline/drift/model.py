@@ -153,8 +153,8 @@ class Change:
     `kind` is one of KINDS, `direction` one of DIRECTIONS, `before` and `after` are versions ("" for
     none); of a library they are the paths of the copies that the loader takes. `was` is the earlier
     name of what is RENAMED. `rank` orders: 0 can hurt most; `family` is the family that it belongs
-    to, "" for none, `gpu` whether it talks to the GPU. `layer` is the layer of B that did it (of what
-    is REMOVED: that removed it), None where that is not known.
+    to, "" for none, `gpu` whether it talks to the GPU. `layer` is the layer of B that did it (of
+    what is REMOVED: that removed it), None where that is not known.
     `wishes` are the requirements on it that B does not meet, then those that are met by exactly
     this (`==`) and were not before. `reason` says what intends the change ("" for nothing): a pin
     of the lock, or the patches that changed the files.

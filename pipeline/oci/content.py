@@ -35,6 +35,7 @@ from pipeline.oci.layer import OPAQUE_NAME, WHITEOUT_PREFIX
 from pipeline.oci.tarstream import TarFault, read_tar
 
 _CHUNK = 1024 * 1024
+_FRAMES = 3  # of 16 MiB at most: the start of a large file, its end, and the file beside it
 _MAGIC = ((b"\x1f\x8b", MEDIA_TYPE_GZIP), (b"\x28\xb5\x2f\xfd", MEDIA_TYPE_ZSTD))
 _TYPES = {
     tarstream.FILE: FILE,
@@ -45,7 +46,7 @@ _TYPES = {
     tarstream.BLOCK_DEVICE: "block",
     tarstream.FIFO: "fifo",
 }
-_DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
+DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
 
 
 class _Hashing(io.RawIOBase):
@@ -109,7 +110,7 @@ def index_blob(blob: Blob) -> LayerIndex:
                 entries = tuple(_entries(io.BufferedReader(inner, _CHUNK)))
                 inner.drain()
             outer.drain()
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
     if frames is not None and not _covers(frames, inner.count):
         frames = None
@@ -153,7 +154,7 @@ def read_files(blob: Blob, index: LayerIndex, paths: Collection[str]) -> dict[st
 def _read_frames(blob: Blob, index: LayerIndex, wanted: dict[str, Entry]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     with opened(blob) as file:
-        read = _plain_reader(file) if not index.frames else _frame_reader(blob, file, index)
+        read = plain_reader(file) if not index.frames else frame_reader(blob, file, index)
         for entry in sorted(wanted.values(), key=lambda entry: entry.offset):
             parts: list[bytes] = []
             position, left = entry.offset, entry.size
@@ -172,7 +173,9 @@ Reader = Callable[[int, int], bytes]
 """(position in the tar, bytes wanted) -> some of them, none at the end."""
 
 
-def _plain_reader(file: BinaryIO) -> Reader:
+def plain_reader(file: BinaryIO) -> Reader:
+    """Return a reader of a plain tar."""
+
     def read(position: int, size: int) -> bytes:
         file.seek(position)
         return file.read(size)
@@ -180,20 +183,24 @@ def _plain_reader(file: BinaryIO) -> Reader:
     return read
 
 
-def _frame_reader(blob: Blob, file: BinaryIO, index: LayerIndex) -> Reader:
+def frame_reader(blob: Blob, file: BinaryIO, index: LayerIndex) -> Reader:
+    """Return a reader of the tar in a blob of frames; the last few frames stay in memory."""
     starts = [0]
     for size in index.frames:
         starts.append(starts[-1] + size)
-    number, frame = -1, b""
+    recent: dict[int, bytes] = {}
 
     def read(position: int, size: int) -> bytes:
-        nonlocal number, frame
-        if position // index.frame_size != number:
-            number = position // index.frame_size
+        number = position // index.frame_size
+        frame = recent.pop(number, None)
+        if frame is None:
             if number >= len(index.frames):
                 return b""
             file.seek(starts[number])
             frame = _decompress(blob, file.read(index.frames[number]), number, index.frame_size)
+        recent[number] = frame
+        if len(recent) > _FRAMES:
+            del recent[next(iter(recent))]
         at = position % index.frame_size
         return frame[at : at + size]
 
@@ -219,7 +226,7 @@ def _read_scanning(blob: Blob, wanted: dict[str, Entry]) -> dict[str, bytes]:
     try:
         with opened(blob) as file, decompressed(file, media_type_of(blob)) as plain:
             for member, stream in read_tar(io.BufferedReader(_Hashing(plain), _CHUNK)):
-                path = _normal(member.name)
+                path = normal_path(member.name)
                 if stream is None or path not in names:
                     continue
                 # A tar may hold a path twice, and then the last one counts.
@@ -232,12 +239,12 @@ def _read_scanning(blob: Blob, wanted: dict[str, Entry]) -> dict[str, bytes]:
                     del names[path]
                 if not names:
                     break
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
     return found
 
 
-def _normal(name: str) -> str:
+def normal_path(name: str) -> str:
     """Return a tar member's name as an index path; raises Refusal when it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -248,7 +255,7 @@ def _normal(name: str) -> str:
 def _entries(plain: BinaryIO) -> Iterator[Entry]:
     files: dict[str, Entry] = {}
     for member, stream in read_tar(plain):
-        path = _normal(member.name)
+        path = normal_path(member.name)
         parent, _, base = path.rpartition("/")
         mode = member.mode
         kind = _TYPES[member.type]
@@ -266,7 +273,7 @@ def _entries(plain: BinaryIO) -> Iterator[Entry]:
             files[path] = entry
             yield entry
         elif kind == HARDLINK:
-            target = _normal(member.link)
+            target = normal_path(member.link)
             source = files.get(target, Entry(target, FILE, mode))
             yield source._replace(path=path, type=HARDLINK, mode=mode, link=target)
         elif path:

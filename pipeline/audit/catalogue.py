@@ -45,4 +45,6 @@ SEVERITIES: Mapping[str, str] = {
     "origin-editable": WARNING,
     "origin-direct-url": WARNING,
     "origin-changed": ERROR,
+    # the baseline file
+    "baseline-unused": WARNING,
 }

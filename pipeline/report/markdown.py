@@ -14,7 +14,7 @@ from pipeline.report.rules import RULES
 
 MOST = 65_536  # characters of a comment that GitHub takes
 _RESERVE = 600  # kept for closing what is open and for saying what was cut
-_CELL = 1_200  # characters of one text, before it is escaped
+CELL = 1_200  # characters of one text, before it is escaped
 _SHOWN = 3  # of findings that differ in their file only
 _MARKS = {ERROR: "🔴 error", WARNING: "🟡 warning", NOTE: "⚪ note"}
 
@@ -88,7 +88,7 @@ class _Page:
 
 def _head(judged: Judged, threshold: str) -> str:
     failed = fails(judged.findings, threshold)
-    against = f" against {code(shortened(judged.against, _CELL))}" if judged.against else ""
+    against = f" against {code(shortened(judged.against, CELL))}" if judged.against else ""
     counts = ", ".join(
         f"{number:,} {severity}{'' if number == 1 else 's'}"
         for severity, number in judged.counts.items()
@@ -96,11 +96,11 @@ def _head(judged: Judged, threshold: str) -> str:
     more = f", {judged.tolerated:,} tolerated" if judged.tolerated else ""
     lines = [
         f"### {'❌' if failed else '✅'} {judged.verb} of "
-        f"{code(shortened(judged.subject, _CELL))}{against}\n",
+        f"{code(shortened(judged.subject, CELL))}{against}\n",
         f"**{'Fails' if failed else 'Passes'}** (from severity {threshold}): {counts}{more}.\n",
     ]
     unasked = sorted(set(judged.unasked.values()))
-    lines += [f"Not asked: {words(why)}.\n" for why in unasked]
+    lines += [f"Not asked: {words(_short(why))}.\n" for why in unasked]
     return "\n".join(lines) + "\n"
 
 
@@ -133,4 +133,4 @@ def _row(judged: Judged, finding: Finding) -> list[str]:
 
 
 def _short(text: str) -> str:
-    return shortened(text, _CELL)
+    return shortened(text, CELL)

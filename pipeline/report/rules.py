@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline.accepted import UNUSED
-from pipeline.audit.catalogue import SEVERITIES as AUDITS
-from pipeline.drift.findings import SEVERITIES as DRIFTS
+from pipeline.audit.catalogue import SEVERITIES
 from pipeline.report.judged import AUDIT, DRIFT
 
 _PAGES = {AUDIT: "docs/findings.md", DRIFT: "docs/drift.md"}
@@ -110,28 +109,25 @@ _DRIFTS: Mapping[str, Mapping[str, str]] = {
     },
     "content": {
         "drift-origin": "The same version now comes from elsewhere.",
-        "drift-content": "Files differ and the version does not say so.",
-        "drift-library": "The loader takes another copy of a shared library.",
-        "drift-file": "Files that no package owns differ.",
-    },
-    "requirements": {
-        "drift-requirement": "A change breaks a requirement that was met.",
+        "drift-files": "Files of a package differ, and its version does not say so.",
+        "drift-lone-files": "Files that no package owns differ.",
     },
     "the-image": {
         "drift-base": "The images stand on different bases.",
-        "drift-config": "What a container starts with has changed.",
+        "drift-setting": "What a container starts with has changed.",
     },
 }
+_BOTH = ("requirement-unsatisfied", UNUSED)
 
 
 def _rules() -> dict[str, RuleText]:
     rules = {}
-    for verb, sections, severities in ((AUDIT, _AUDITS, AUDITS), (DRIFT, _DRIFTS, DRIFTS)):
+    for verb, sections in ((AUDIT, _AUDITS), (DRIFT, _DRIFTS)):
         for anchor, texts in sections.items():
             for rule, text in texts.items():
-                verbs = (AUDIT, DRIFT) if rule == UNUSED else (verb,)
+                verbs = (AUDIT, DRIFT) if rule in _BOTH else (verb,)
                 page = f"{_PAGES[verb]}#{anchor}"
-                rules[rule] = RuleText(rule, severities[rule], text, page, verbs)
+                rules[rule] = RuleText(rule, SEVERITIES[rule], text, page, verbs)
     return rules
 
 

@@ -44,7 +44,7 @@ def sarif(judged: Judged, places: Places) -> dict[str, Any]:
         invocation.setdefault("toolConfigurationNotifications", []).append(
             {
                 "level": "note",
-                "message": {"text": f"not asked: {why}"},
+                "message": {"text": printable(f"not asked: {why}")},
                 "associatedRule": {"id": rule, "index": rules.index(RULES[rule])},
             }
         )

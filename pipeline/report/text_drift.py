@@ -1,0 +1,222 @@
+"""Text of a drift: what moved, which way, who did it, who wants otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.drift.model import (
+    DISTRIBUTION,
+    FILES,
+    MET,
+    ORIGIN,
+    Change,
+    Column,
+    Comparison,
+    History,
+    Row,
+    Setting,
+    Wish,
+)
+from pipeline.report.columns import console_on, write_rows
+from pipeline.report.directions import SHOWN
+from pipeline.report.judged import Judged
+from pipeline.report.judged_drift import judged_comparison, judged_history, layer_words
+from pipeline.report.plain import printable
+from pipeline.report.text import counted, write_findings
+
+_SHOWN = 8  # changes that only say "other files", files, settings: more with -v
+_STATES = {"new": "bold red", "inherited": "yellow", "intended": "green", MET: "dim"}
+
+
+def write_comparison(found: Comparison, out: TextIO, *, verbose: bool = False) -> None:
+    """Write what changed, what can hurt first. Colours only on a terminal."""
+    console = console_on(out)
+    changes = list(found.changes)
+    if changes:
+        write_rows(console, list(_changes(changes, verbose)))
+    else:
+        console.print(Text("no package changed"))
+    if found.settings:
+        console.print(Text("\nwhat a container starts with"))
+        write_rows(console, list(_settings(found.settings, verbose)))
+    if found.files:
+        console.print(Text("\nfiles that no package owns"))
+        shown = found.files if verbose else found.files[:_SHOWN]
+        write_rows(
+            console,
+            [(_mark(one.direction), Text(printable(one.path))) for one in shown],
+        )
+        _rest(console, len(found.files) - len(shown))
+    _write_judged(judged_comparison(found), console, verbose=verbose)
+    before, after = printable(found.before.subject), printable(found.after.subject)
+    console.print(Text(f"{before} → {after}: {_counts(found)}"))
+    console.print(Text(_layers(found)))
+    console.print(Text(counted(judged_comparison(found), verbose=verbose)))
+
+
+def write_history(history: History, out: TextIO, *, verbose: bool = False) -> None:
+    """Write the packages that move as a matrix, or, where that is too wide, as a line each.
+
+    With `verbose` the packages that never move are there too.
+    """
+    console = console_on(out)
+    rows = [row for row in history.rows if verbose or row.moves]
+    table = _matrix(history.columns, rows)
+    if console.is_terminal and console.measure(table).minimum > console.width:
+        write_rows(console, [_path(history.columns, row) for row in rows])
+    else:
+        console.print(table)
+    for column in history.columns:
+        if column.state != "built":
+            console.print(Text(printable(f"{column.name} {column.state}: {column.reason}"), "dim"))
+    wishes = list(_wishes_of(history))
+    if wishes:
+        console.print(Text("\nwho wants otherwise"))
+        write_rows(console, wishes)
+    _write_judged(judged_history(history), console, verbose=verbose)
+    still = sum(1 for row in history.rows if not row.moves)
+    console.print(
+        Text(
+            f"{printable(history.subject)}: {len(history.columns)} images, "
+            f"{len(history.rows) - still:,} packages change, {still:,} do not"
+        )
+    )
+    console.print(Text(counted(judged_history(history), verbose=verbose)))
+
+
+def _write_judged(judged: Judged, console: Console, *, verbose: bool) -> None:
+    if any(verbose or not one.reason for one in judged.findings):
+        console.print(Text("\nfindings"))
+        write_findings(judged, console, verbose=verbose)
+    console.print()
+
+
+def _changes(changes: Sequence[Change], verbose: bool) -> Iterator[Sequence[Text]]:
+    """Yield rows: direction, name, versions, and below what is known about them."""
+    files = [change for change in changes if change.direction == FILES]
+    hidden = set() if verbose else {id(change) for change in files[_SHOWN:]}
+    for change in changes:
+        if id(change) in hidden:
+            continue
+        yield (_mark(change.direction), Text(printable(change.name), "bold"), _versions(change))
+        for wish in change.wishes:
+            yield (Text(""), Text(""), _wish(wish))
+        if verbose:
+            for word in ("changed", "added", "removed"):
+                for path in getattr(change.files, word):
+                    yield (Text(""), Text(""), Text(f"{word} {printable(path)}", "dim"))
+    if hidden:
+        more = f"… and {len(hidden):,} more (-v)"
+        yield (_mark(FILES), Text(more, "dim"), Text(""))
+
+
+def _versions(change: Change) -> Text:
+    if change.direction == ORIGIN:
+        words = (
+            f"{change.after} from {change.origin_before or 'an index'} "
+            f"to {change.origin_after or 'an index'}"
+        )
+    elif change.direction == FILES:
+        words = f"{change.after}: {change.files.count:,} files"
+    else:
+        words = f"{change.before or 'absent'} → {change.after or 'absent'}"
+    if change.was:
+        words = f"was {change.was}, {words}"
+    text = Text(printable(words))
+    if change.kind != DISTRIBUTION:
+        text.append(f"  {change.kind}", "dim")
+    if change.layer is not None:
+        text.append(printable(f"  ({layer_words(change.layer)})"), "dim")
+    if change.reason:
+        text.append(printable(f"  [{change.reason}]"), "green")
+    return text
+
+
+def _wish(wish: Wish) -> Text:
+    text = Text(printable(str(wish)))
+    if wish.state != MET:
+        text.append(f" ({wish.state})", _STATES.get(wish.state, ""))
+    if wish.why:
+        text.append(printable(f"  [{wish.why}]"), "green")
+    return text
+
+
+def _settings(settings: Sequence[Setting], verbose: bool) -> Iterator[Sequence[Text]]:
+    shown = settings if verbose else settings[:_SHOWN]
+    for one in shown:
+        before, after = (
+            "unset" if value is None else printable(value) for value in (one.before, one.after)
+        )
+        name = printable(f"{one.name} {one.key}".rstrip())
+        yield (Text(name, "bold"), Text(f"{before} → {after}"))
+    if len(settings) > len(shown):
+        yield (Text(f"… and {len(settings) - len(shown):,} more (-v)", "dim"), Text(""))
+
+
+def _rest(console: Console, hidden: int) -> None:
+    if hidden > 0:
+        console.print(Text(f"… and {hidden:,} more (-v)", "dim"))
+
+
+def _mark(direction: str) -> Text:
+    shown = SHOWN[direction]
+    return Text(f"{shown.sign} {shown.word}", shown.style)
+
+
+def _counts(found: Comparison) -> str:
+    parts = [f"{number:,} {SHOWN[direction].word}" for direction, number in found.counts.items()]
+    return ", ".join(parts) or "no package changed"
+
+
+def _layers(found: Comparison) -> str:
+    text = f"layers: {len(found.shared)} shared, {len(found.gone)} gone, {len(found.new)} new"
+    if found.base_changed is not None:
+        text += "; the base changed" if found.base_changed else "; the same base"
+    return text
+
+
+def _matrix(columns: Sequence[Column], rows: Iterable[Row]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
+    table.add_column("package", no_wrap=True)
+    for column in columns:
+        held = "" if column.state == "built" else f" ({column.state})"
+        table.add_column(Text(printable(column.name) + held), no_wrap=True)
+    for row in rows:
+        table.add_row(Text(printable(row.name), "bold"), *_cells(row))
+    return table
+
+
+def _cells(row: Row) -> Iterator[Text]:
+    """Yield a version where it is new or the first one, and a dot where it stays."""
+    for number, (version, change) in enumerate(zip(row.versions, row.changes, strict=True)):
+        if change is not None:
+            shown = SHOWN[change.direction]
+            yield Text(f"{shown.sign} {printable(version)}".rstrip(), shown.style)
+        elif number == 0:
+            yield Text(printable(version) or "—", "dim")
+        else:
+            yield Text("·" if version else "—", "dim")
+
+
+def _path(columns: Sequence[Column], row: Row) -> Sequence[Text]:
+    """Return a row on a line: the first version, then each change with its column."""
+    text = Text(printable(row.versions[0]) or "—", "dim")
+    for column, version, change in zip(columns, row.versions, row.changes, strict=True):
+        if change is not None:
+            shown = SHOWN[change.direction]
+            text.append(f"  {printable(column.name)} ", "dim")
+            text.append(f"{shown.sign} {printable(version) or shown.word}", shown.style)
+    return (Text(printable(row.name), "bold"), text)
+
+
+def _wishes_of(history: History) -> Iterator[Sequence[Text]]:
+    for row in history.rows:
+        for column, change in zip(history.columns, row.changes, strict=True):
+            for wish in change.wishes if change else ():
+                if wish.state != MET:
+                    yield (Text(printable(column.name), "bold"), _wish(wish))

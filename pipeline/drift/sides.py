@@ -22,7 +22,7 @@ from pipeline.drift.model import IMAGE, LOCK, TREE, Image, Layer
 from pipeline.inventory.debian import Package, read_owners, read_packages
 from pipeline.inventory.distributions import Distribution, Inventory, Memo, read_inventory
 from pipeline.inventory.facts import read_metadata
-from pipeline.inventory.ownership import Ownership
+from pipeline.inventory.ownership import ClaimMemo, Ownership
 from pipeline.oci.identity import identify
 from pipeline.oci.tree import Tree
 from pipeline.oci.view import ImageView, LayersView
@@ -38,7 +38,10 @@ class Shared:
 
     cache: Path | None = None
     metadata: Memo = field(default_factory=Memo)
-    markers: dict[tuple[str, str], bool | None] = field(default_factory=dict)
+    claims: ClaimMemo = field(default_factory=ClaimMemo)
+    markers: dict[tuple[tuple[str, str], ...], dict[tuple[str, str], bool | None]] = field(
+        default_factory=dict
+    )
     _trees: dict[tuple[str, ...], Tree] = field(default_factory=dict)
 
     def merged(self, view: LayersView, beside: Sequence[LayersView] = ()) -> LayersView:
@@ -80,12 +83,13 @@ class Side:
     def requirements(self) -> Requirements:
         """What its distributions require of each other."""
         expectation = Expectation(self.environment, ledger=self.ledger or (), extras=self.extras)
-        return Requirements(self.inventory, expectation, self.shared.markers)
+        answers = self.shared.markers.setdefault(tuple(sorted(self.environment.items())), {})
+        return Requirements(self.inventory, expectation, answers)
 
     @cached_property
     def ownership(self) -> Ownership:
         """Which RECORD names a file."""
-        return Ownership(self.inventory, self.tree)
+        return Ownership(self.inventory, self.tree, self.shared.claims)
 
     @cached_property
     def packages(self) -> Mapping[str, Package]:

@@ -42,13 +42,13 @@ def write_audit(report: AuditReport, out: TextIO, *, verbose: bool = False) -> N
 def _line(report: AuditReport, finding: Finding, verbose: bool) -> Text:
     text = Text(f"{finding.severity:<7} ", style=_STYLES[finding.severity])
     text.append(f"{finding.rule}  ", style="bold")
-    text.append(_plain(f"{finding.subject}: {finding.message}"), style="default")
+    text.append(plain(f"{finding.subject}: {finding.message}"), style="default")
     if finding.reason:
-        text.append(_plain(f"  [tolerated: {finding.reason}]"), style="green")
+        text.append(plain(f"  [tolerated: {finding.reason}]"), style="green")
     if place := _place(report, finding):
-        text.append(_plain(f"  ({place})"), style="dim")
+        text.append(plain(f"  ({place})"), style="dim")
     if verbose and finding.path:
-        text.append(f"\n        {_plain(finding.path)}", style="dim")
+        text.append(f"\n        {plain(finding.path)}", style="dim")
     return text
 
 
@@ -76,7 +76,7 @@ def _summary(report: AuditReport, hidden: int) -> Iterator[str]:
     yield _list(counts) + (f"; {hidden} tolerated, shown with -v" if hidden else "")
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Show what would move the cursor, or is no text: names come from whoever made the image."""
     return _UNPRINTABLE.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 

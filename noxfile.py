@@ -75,6 +75,12 @@ def audit(session: nox.Session) -> None:
 
 
 @nox.session
+def drift(session: nox.Session) -> None:
+    """Show what moved between two images, or along a whole line."""
+    verb(session, "drift")
+
+
+@nox.session
 def patches(session: nox.Session) -> None:
     """List, check, port, capture or apply the patches."""
     verb(session, "patches")

@@ -45,6 +45,19 @@ SEVERITIES: Mapping[str, str] = {
     "origin-editable": WARNING,
     "origin-direct-url": WARNING,
     "origin-changed": ERROR,
+    # drift, of two images: a note where a stage of the image says that it did it
+    "drift-down": ERROR,
+    "drift-moved": ERROR,
+    "drift-build": ERROR,
+    "drift-origin": ERROR,
+    "drift-files": ERROR,
+    "drift-up": WARNING,
+    "drift-renamed": WARNING,
+    "drift-removed": WARNING,
+    "drift-added": WARNING,
+    "drift-base": WARNING,
+    "drift-setting": WARNING,
+    "drift-lone-files": NOTE,
     # the baseline file
     "baseline-unused": WARNING,
 }

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import io
-import re
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.audit.expectation import Expectation, marker_environment
+from pipeline.audit.environment import image_environment
+from pipeline.audit.expectation import Expectation
 from pipeline.audit.lockfile import read_lockfile
 from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
@@ -26,7 +25,6 @@ from pipeline.cli.reporting import (
     rendered,
     settled,
 )
-from pipeline.inventory.distributions import find_sites
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
 from pipeline.pins import lock_path
@@ -40,9 +38,6 @@ from pipeline.standing import planned_image, standing_subject
 from pipeline.steps.params import expectation_from
 from pipeline.subjects import open_subject, parse_subject
 from pipeline.wheels.house import default_cache
-
-_MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
-_PYTHON = re.compile(r"python(3\.[0-9]+)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,17 +107,8 @@ def _stage_of(view: ImageView, args: argparse.Namespace) -> str:
 
 def _expectation(view: ImageView, against: str, args: argparse.Namespace) -> Expectation:
     if not against:
-        return Expectation(environment=_environment(view))
+        return Expectation(environment=image_environment(view))
     if against.endswith(".toml") or Path(against).is_file():
-        return read_lockfile(Path(against), _environment(view))
+        return read_lockfile(Path(against), image_environment(view))
     plan, image = planned_image(Project(Path.cwd(), args.line), args.base, against)
     return expectation_from(plan.steps[image.gate[0]].params["expectation"], {})
-
-
-def _environment(view: ImageView) -> Mapping[str, str]:
-    """Return the marker environment that the image itself shows: where its Python's packages are,
-    and the architecture of its config, or ours (arm64) without one."""
-    versions = [match[1] for site in find_sites(view.tree) if (match := _PYTHON.search(site))]
-    architecture = str(view.config.get("architecture", "arm64"))
-    python = versions[0] if versions else "3.11"
-    return marker_environment(python, _MACHINES.get(architecture, architecture))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pipeline.accepted import Baseline, propose, read_baseline, the_day
@@ -92,7 +92,7 @@ def rendered(
     judged: Judged,
     args: argparse.Namespace,
     places: Places,
-    tables: Sequence[Table] = (),
+    tables: Iterable[Table] = (),
 ) -> str:
     """Return findings in one of the formats that are the same for every verb."""
     if args.format == SARIF:

@@ -19,6 +19,11 @@ def console_on(out: TextIO) -> Console:
     return Console(file=out, highlight=False, soft_wrap=width is not None, width=width)
 
 
+def width_of(rows: Sequence[Sequence[Text]]) -> int:
+    """Return how wide `write_rows` would like to write them."""
+    return sum(max(cell.cell_len for cell in cells) + _GAP for cells in zip(*rows, strict=True))
+
+
 def write_rows(console: Console, rows: Sequence[Sequence[Text]]) -> None:
     """Write rows of equally many cells. The last column takes what is left of the width.
 

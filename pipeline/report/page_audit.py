@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pipeline.audit.report import AuditReport
-from pipeline.audit.rules.families import FAMILIES
 from pipeline.audit.rules.versions import compare
 from pipeline.drift.model import ADDED, BUILD, DOWN, MOVED, REMOVED, UP
 from pipeline.inventory.distributions import Distribution
+from pipeline.inventory.families import family_of, talks_to_gpu
 from pipeline.report.judged import judged_audit
 from pipeline.report.page import Cell, Detail, Head, Line, Page, Table, Wanted
 
-_FAMILY = {name: family for family, names in FAMILIES for name in names}
 _DIRECTIONS = {
     "pin-upgraded": UP,
     "pin-downgraded": DOWN,
@@ -61,7 +60,7 @@ def _lines(report: AuditReport, pins: Mapping[str, str]) -> Iterator[Line]:
         if pins:
             cells.insert(0, Cell(pins.get(name, "")))
         details = list(_details(report, name, here, direction))
-        yield Line(name, "distribution", _FAMILY.get(name, ""), False, cells, details)
+        yield Line(name, "distribution", family_of(name), talks_to_gpu(name), cells, details)
 
 
 def _direction(pins: Mapping[str, str], name: str, here: list[Distribution]) -> str:

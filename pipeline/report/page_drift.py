@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from pipeline.drift.findings import describe
 from pipeline.drift.model import (
-    FILES,
     MET,
-    ORIGIN,
     Change,
     Column,
     Comparison,
@@ -119,17 +118,6 @@ def _line(row: Row, columns: Sequence[Column]) -> Line:
 
 
 def _detail(column: str, change: Change) -> Detail:
-    if change.direction == ORIGIN:
-        text = (
-            f"{change.after} from {change.origin_before or 'an index'} "
-            f"to {change.origin_after or 'an index'}"
-        )
-    elif change.direction == FILES:
-        text = f"{change.after}: {change.files.count:,} files differ"
-    else:
-        text = f"{change.before or 'absent'} → {change.after or 'absent'}"
-    if change.was:
-        text = f"was {change.was}: {text}"
     files = [
         (word, paths)
         for word, paths in (
@@ -142,7 +130,7 @@ def _detail(column: str, change: Change) -> Detail:
     return Detail(
         column,
         change.direction,
-        text,
+        describe(change),
         layer_words(change.layer) if change.layer else "",
         change.reason,
         [Wanted(str(one), "" if one.state == MET else one.state, one.why) for one in change.wishes],

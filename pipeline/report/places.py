@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from pipeline.audit.findings import Finding
-from pipeline.audit.rules.families import FAMILIES
+from pipeline.inventory.families import FAMILIES
 
 _ENTRY = re.compile(r'^\s*(?:\[\[packages\]\]|name\s*=\s*"(?P<name>[^"]*)"|version\s*=\s*'
                     r'"(?P<version>[^"]*)")')  # fmt: skip
@@ -72,7 +72,7 @@ class Places:
         return Place(finding.path, heads[wanted] if wanted < len(heads) else 1)
 
     def _pin(self, subject: str) -> int:
-        members = dict(FAMILIES).get(subject, (subject,))
+        members = next((one.members for one in FAMILIES if one.name == subject), (subject,))
         for name in map(canonicalize_name, members):
             lines = self._pins.get(name, {})
             if lines:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from pipeline.drift.findings import describe
 from pipeline.drift.model import (
     DISTRIBUTION,
     FILES,
     MET,
-    ORIGIN,
     Change,
     Column,
     Comparison,
@@ -22,7 +21,7 @@ from pipeline.drift.model import (
     Setting,
     Wish,
 )
-from pipeline.report.columns import console_on, write_rows
+from pipeline.report.columns import console_on, width_of, write_rows
 from pipeline.report.directions import SHOWN
 from pipeline.report.judged import Judged
 from pipeline.report.judged_drift import judged_comparison, judged_history, layer_words
@@ -66,11 +65,11 @@ def write_history(history: History, out: TextIO, *, verbose: bool = False) -> No
     """
     console = console_on(out)
     rows = [row for row in history.rows if verbose or row.moves]
-    table = _matrix(history.columns, rows)
-    if console.is_terminal and console.measure(table).minimum > console.width:
+    matrix = [_heads(history.columns), *(list(_cells(row)) for row in rows)]
+    if console.is_terminal and width_of(matrix) > console.width:
         write_rows(console, [_path(history.columns, row) for row in rows])
     else:
-        console.print(table)
+        write_rows(console, matrix)
     for column in history.columns:
         if column.state != "built":
             console.print(Text(printable(f"{column.name} {column.state}: {column.reason}"), "dim"))
@@ -116,18 +115,7 @@ def _changes(changes: Sequence[Change], verbose: bool) -> Iterator[Sequence[Text
 
 
 def _versions(change: Change) -> Text:
-    if change.direction == ORIGIN:
-        words = (
-            f"{change.after} from {change.origin_before or 'an index'} "
-            f"to {change.origin_after or 'an index'}"
-        )
-    elif change.direction == FILES:
-        words = f"{change.after}: {change.files.count:,} files"
-    else:
-        words = f"{change.before or 'absent'} → {change.after or 'absent'}"
-    if change.was:
-        words = f"was {change.was}, {words}"
-    text = Text(printable(words))
+    text = Text(printable(describe(change)))
     if change.kind != DISTRIBUTION:
         text.append(f"  {change.kind}", "dim")
     if change.layer is not None:
@@ -180,19 +168,16 @@ def _layers(found: Comparison) -> str:
     return text
 
 
-def _matrix(columns: Sequence[Column], rows: Iterable[Row]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
-    table.add_column("package", no_wrap=True)
-    for column in columns:
-        held = "" if column.state == "built" else f" ({column.state})"
-        table.add_column(Text(printable(column.name) + held), no_wrap=True)
-    for row in rows:
-        table.add_row(Text(printable(row.name), "bold"), *_cells(row))
-    return table
+def _heads(columns: Sequence[Column]) -> Sequence[Text]:
+    names = [
+        printable(one.name) + ("" if one.state == "built" else f" ({one.state})") for one in columns
+    ]
+    return [Text(name, "bold") for name in ("package", *names)]
 
 
 def _cells(row: Row) -> Iterator[Text]:
-    """Yield a version where it is new or the first one, and a dot where it stays."""
+    """Yield the name, then a version where it is new or the first one, and a dot where it stays."""
+    yield Text(printable(row.name), "bold")
     for number, (version, change) in enumerate(zip(row.versions, row.changes, strict=True)):
         if change is not None:
             shown = SHOWN[change.direction]

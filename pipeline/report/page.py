@@ -10,6 +10,8 @@ from pipeline.report.directions import SHOWN, Direction
 from pipeline.report.judged import Judged, fails
 from pipeline.report.rules import RULES, RuleText
 
+_FEW = 3  # columns
+
 
 @dataclass(frozen=True)
 class Head:
@@ -78,7 +80,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of plain texts. `digits` are the columns, from 0, that hold numbers or hashes."""
+    """A table of plain texts. `code` are the columns, from 0, that hold names, paths or hashes."""
 
     title: str
     head: Sequence[str]
@@ -97,6 +99,11 @@ class Page:
     heads: Sequence[Head] = ()
     lines: Sequence[Line] = ()
     tables: Sequence[Table] = field(default_factory=tuple)
+
+    @property
+    def beside(self) -> bool:
+        """Whether what is known of a row stands right below it: a wide matrix is to be seen whole."""
+        return len(self.heads) <= _FEW
 
     @property
     def failed(self) -> bool:

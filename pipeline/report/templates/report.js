@@ -5,20 +5,22 @@
   const [find, family, kind, changes, count] = ["find", "family", "kind", "changes", "count"].map(
     (id) => document.getElementById(id),
   );
-  const lines = [...document.querySelectorAll("table.matrix tbody")].map((body) => ({
-    body,
-    text: body.textContent.toLowerCase(),
-  }));
+  const lines = [...document.querySelectorAll("table.matrix tbody")].map((body) => {
+    const more = document.querySelector(`article[data-line="${body.dataset.line}"]`);
+    const text = (body.textContent + (more ? more.textContent : "")).toLowerCase();
+    return { body, more, text };
+  });
   const filter = () => {
     const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
     let shown = 0;
-    for (const { body, text } of lines) {
+    for (const { body, more, text } of lines) {
       const fits =
         words.every((word) => text.includes(word)) &&
         (!family.value || body.dataset.family === family.value) &&
         (!kind.value || body.dataset.kind === kind.value) &&
         (!changes.checked || body.classList.contains("changed"));
       body.hidden = !fits;
+      if (more) more.hidden = !fits;
       shown += fits;
     }
     count.textContent = `${shown} of ${lines.length} packages`;

@@ -83,11 +83,11 @@ def write_comparison(comparison: Comparison, out: TextIO, *, verbose: bool = Fal
     for setting in comparison.settings:
         if setting.name == "Labels" and not verbose:
             continue
-        line = Text(f"{'set':<{_WIDTH}} ", "blue")
+        entry = Text(f"{'set':<{_WIDTH}} ", "blue")
         was, now = setting.before or "(not set)", setting.after or "(not set)"
-        line.append(plain(f"{setting.name} {setting.key}".strip()), "bold")
-        line.append(plain(f"  {was} → {now}"), "default")
-        console.print(line)
+        entry.append(plain(f"{setting.name} {setting.key}".strip()), "bold")
+        entry.append(plain(f"  {was} → {now}"), "default")
+        console.print(entry)
     _write_files(comparison, console, verbose)
     console.print(Text(plain(_summary(comparison))))
 

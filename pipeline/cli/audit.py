@@ -11,10 +11,13 @@ from pipeline.audit.environment import image_environment
 from pipeline.audit.expectation import Expectation
 from pipeline.audit.findings import ERROR
 from pipeline.audit.lockfile import read_lockfile
+from pipeline.audit.memo import AuditMemo
 from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
 from pipeline.chain import BASE_TAG, BASES, ROOT
+from pipeline.collector import collector_paused
 from pipeline.errors import system_trouble
+from pipeline.inventory.facts import read_metadata
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
 from pipeline.pins import lock_path
@@ -55,10 +58,13 @@ def run(args: argparse.Namespace) -> int:
     subject = parse_subject(args.subject)
     against = args.against or (subject.tag if subject.transport == "stage" else "")
     subject = standing_subject(subject, args.line, args.base)
-    with progress_on(sys.stderr, quiet=args.quiet) as progress:
+    with progress_on(sys.stderr, quiet=args.quiet) as progress, collector_paused():
         view = open_subject(subject, default_cache(), progress=progress)
         against = against or _stage_of(view, args)
-        report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
+        memo = AuditMemo()
+        read_metadata(view, default_cache(), memo.metadata)
+        expectation = _expectation(view, against, args)
+        report = audit(view, expectation, read_scope=scope_bytes, memo=memo)
     if args.output:
         try:
             with args.output.open("w", encoding="utf-8", newline="\n") as file:

@@ -9,6 +9,7 @@ from typing import TextIO
 
 from pipeline.audit.findings import ERROR
 from pipeline.chain import BASES
+from pipeline.collector import collector_paused
 from pipeline.drift.compare import compare
 from pipeline.drift.history import line_history, tags_history
 from pipeline.drift.model import Comparison, History
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare; 1 when a finding is an error, otherwise 0."""
-    with progress_on(sys.stderr, quiet=args.quiet) as progress:
+    with progress_on(sys.stderr, quiet=args.quiet) as progress, collector_paused():
         cache = default_cache()
         opener = Opener(
             Path.cwd(), cache, args.line or "", args.base, Shared(cache), progress=progress

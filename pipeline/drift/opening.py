@@ -27,7 +27,7 @@ DIST = Path("dist")
 @dataclass(frozen=True)
 class Opener:
     """How sides are opened: `line` and `base` choose the lock and the stages of the project in
-    `root` that names of stages mean."""
+    `root` that names of stages mean; their images stand in `dist`."""
 
     root: Path
     cache: Path
@@ -35,6 +35,7 @@ class Opener:
     base: str
     shared: Shared
     progress: Progress | None = None
+    dist: Path = DIST
 
     def open(self, text: str, beside: Sequence[Side] = ()) -> Side:
         """Open a side; `beside` are those that it will be compared with.
@@ -71,7 +72,7 @@ class Opener:
                 name = chain.built_ancestor(stage.name, self.base)
                 stage = chain.stages.get(name, stage)
             tag = BASE_TAG if name == ROOT else stage.tag
-        return Subject("oci", self.root / DIST, tag)
+        return Subject("oci", self.dist, tag)
 
     def _lock(self, text: str, beside: Sequence[Side]) -> Side:
         name, _, stage = text.partition(_STAGE_SEPARATOR)

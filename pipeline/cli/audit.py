@@ -11,6 +11,7 @@ from pathlib import Path
 from pipeline.audit.environment import image_environment
 from pipeline.audit.expectation import Expectation
 from pipeline.audit.lockfile import read_lockfile
+from pipeline.audit.memo import AuditMemo
 from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
 from pipeline.chain import BASE_TAG, BASES, ROOT
@@ -25,6 +26,8 @@ from pipeline.cli.reporting import (
     rendered,
     settled,
 )
+from pipeline.collector import collector_paused
+from pipeline.inventory.facts import read_metadata
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
 from pipeline.pins import lock_path
@@ -63,11 +66,13 @@ def run(args: argparse.Namespace) -> int:
     subject = parse_subject(args.subject)
     against = args.against or (subject.tag if subject.transport == "stage" else "")
     subject = standing_subject(subject, args.line, args.base)
-    with progress_on(sys.stderr, quiet=args.quiet) as progress:
+    with progress_on(sys.stderr, quiet=args.quiet) as progress, collector_paused():
         view = open_subject(subject, default_cache(), progress=progress)
         against = against or _stage_of(view, args)
         expectation = _expectation(view, against, args)
-        report = audit(view, expectation, read_scope=scope_bytes)
+        memo = AuditMemo()
+        read_metadata(view, default_cache(), memo.metadata)
+        report = audit(view, expectation, read_scope=scope_bytes, memo=memo)
     versions: dict[str, list[str]] = {}
     for one in report.distributions:
         versions.setdefault(one.name, []).append(one.version)

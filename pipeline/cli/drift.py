@@ -22,6 +22,7 @@ from pipeline.cli.reporting import (
     rendered,
     settled,
 )
+from pipeline.collector import collector_paused
 from pipeline.drift.compare import compare
 from pipeline.drift.history import line_history, tags_history
 from pipeline.drift.model import Comparison, History
@@ -69,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare; 1 when a finding reaches the threshold, otherwise 0."""
     baseline = baseline_of(args)
-    with progress_on(sys.stderr, quiet=args.quiet) as progress:
+    with progress_on(sys.stderr, quiet=args.quiet) as progress, collector_paused():
         cache = default_cache()
         opener = Opener(
             Path.cwd(), cache, args.line or "", args.base, Shared(cache), progress=progress

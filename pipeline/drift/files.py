@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pipeline.drift.model import ADDED, FILES, REMOVED, Files, LoneFile
 from pipeline.drift.sides import Side
 from pipeline.inventory.bytecode import CACHE
+from pipeline.inventory.ownership import claimed_path
 from pipeline.oci.index import DIRECTORY
 from pipeline.oci.tree import Located, Tree
 
@@ -98,11 +99,13 @@ def owned_differences(before: Side, after: Side) -> Differences:
     """Return what differs between two sides, by whom it belongs to."""
     if before.view is None or after.view is None:
         return Differences({}, {}, ())
+    found = differences(before.tree, after.tree)
+    owners = _owners({one.path for one in found}, after, before)
     distributions: dict[str, Group] = {}
     packages: dict[str, Group] = {}
     lone: list[Difference] = []
-    for one in differences(before.tree, after.tree):
-        if name := _distribution(one.path, (after, before)):
+    for one in found:
+        if name := owners.get(one.path, ""):
             distributions.setdefault(name, Group()).found.append(one)
         elif name := _package(one.path, (after, before)):
             packages.setdefault(name, Group()).found.append(one)
@@ -111,22 +114,31 @@ def owned_differences(before: Side, after: Side) -> Differences:
     return Differences(distributions, packages, tuple(lone))
 
 
-def _distribution(path: str, sides: Iterable[Side]) -> str:
+def _owners(paths: Collection[str], *sides: Side) -> dict[str, str]:
+    """Return the distribution of each path that has one: by RECORD, or for lying in its dist-info.
+
+    The first side's word counts. A whole ownership of both would cost more than all the rest.
+    """
+    owners: dict[str, str] = {}
+    infos = {path: head for path in paths if "-info/" in (head := path.rpartition("/")[0] + "/")}
+    seen: set[int] = set()
     for side in sides:
-        claims = side.ownership.claims_on(path)
-        if claims:
-            return claims[0].distribution.name
-        for info, name in _infos(path, side):
-            if path.startswith(info):
-                return name
-    return ""
-
-
-def _infos(path: str, side: Side) -> Iterator[tuple[str, str]]:
-    """Yield (dist-info directory, name): a file in one belongs to it, RECORD or not."""
-    if "-info/" in path:
         for one in side.inventory.distributions:
-            yield f"{one.path}/", one.name
+            if id(one) in seen:  # on both sides the same, so its files are
+                continue
+            seen.add(id(one))
+            for row in one.record or ():
+                path = claimed_path(one.site, row.path)
+                if path is None:
+                    continue
+                if path not in paths and "/../" in row.path:
+                    path = side.tree.real_path(path) or path
+                if path in paths:
+                    owners.setdefault(path, one.name)
+            for path, head in infos.items():
+                if head.startswith(f"{one.path}/"):
+                    owners.setdefault(path, one.name)
+    return owners
 
 
 def _package(path: str, sides: Iterable[Side]) -> str:

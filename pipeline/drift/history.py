@@ -15,8 +15,6 @@ from pipeline.drift.sides import Side
 from pipeline.errors import Refusal
 from pipeline.inventory.families import family_of, talks_to_gpu
 from pipeline.oci.references import Reference
-from pipeline.oci.registry.client import Repository
-from pipeline.project import Project
 
 _Key = tuple[str, str]  # kind and name
 
@@ -26,11 +24,11 @@ def line_history(opener: Opener) -> History:
 
     Each is compared with its parent. Raises UsageError when one does not stand in `dist/`.
     """
-    project = Project(opener.root, opener.line)
+    chain = opener.project.chain
     base = opener.open(ROOT)
     sides: dict[str, Side] = {ROOT: base}
     columns = [Column(ROOT, "", base.image)]
-    for stage in project.chain:
+    for stage in chain:
         below, status = sides[stage.parent or ROOT], stage.on(opener.base)
         parent = stage.parent or ROOT
         if status.state != BUILT:
@@ -52,6 +50,8 @@ def tags_history(reference: Reference, opener: Opener) -> History:
 
     Tags of one image are one column. Raises Refusal without any tag, OutsideTrouble.
     """
+    from pipeline.oci.registry.client import Repository  # see `subjects.open_subject`
+
     repository = Repository(reference.at())
     tags = sorted(repository.tags(), key=_natural)
     if not tags:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from pipeline.audit.expectation import Expectation, LedgerEntry
 from pipeline.audit.lockfile import read_lockfile
-from pipeline.chain import ROOT
+from pipeline.chain import BASE_TAG, BUILT, ROOT
 from pipeline.drift.sides import Shared, Side, image_side, lock_side
 from pipeline.errors import UsageError
-from pipeline.pins import lock_path
+from pipeline.lock.model import Override
+from pipeline.pins import load_ledger, lock_path
 from pipeline.progress import Progress
 from pipeline.project import Project
-from pipeline.standing import planned_image, standing_subject
-from pipeline.steps.params import expectation_from
-from pipeline.subjects import open_subject, parse_subject
+from pipeline.subjects import Subject, open_subject, parse_subject
 
 _STAGE_SEPARATOR = "#"
+DIST = Path("dist")
 
 
 @dataclass(frozen=True)
 class Opener:
     """How sides are opened: `line` and `base` choose the lock and the stages of the project in
-    `root` that names of stages mean."""
+    `root` that names of stages mean; their images stand in `dist`."""
 
     root: Path
     cache: Path
@@ -34,6 +35,7 @@ class Opener:
     base: str
     shared: Shared
     progress: Progress | None = None
+    dist: Path = DIST
 
     def open(self, text: str, beside: Sequence[Side] = ()) -> Side:
         """Open a side; `beside` are those that it will be compared with.
@@ -43,11 +45,34 @@ class Opener:
         """
         if _is_lock(text):
             return self._lock(text, beside)
-        subject = standing_subject(parse_subject(text), self.line, self.base)
+        subject = self._standing(parse_subject(text))
         view = open_subject(subject, self.cache, progress=self.progress)
         views = [side.view for side in beside if side.view is not None]
         side = image_side(text, view, self.shared, views)
         return self._with_ledger(side)
+
+    @cached_property
+    def project(self) -> Project:
+        """The project that names of stages are of."""
+        return Project(self.root, self.line)
+
+    @cached_property
+    def _overrides(self) -> tuple[Override, ...]:
+        return load_ledger(lock_path(self.root, self.line))
+
+    def _standing(self, subject: Subject) -> Subject:
+        """Return a subject that can be opened: for a stage, its image or its ancestor's."""
+        if subject.transport != "stage":
+            return subject
+        name, tag = subject.tag, BASE_TAG
+        if name != ROOT:
+            chain = self.project.chain
+            stage = chain.path(name)[-1]
+            if stage.on(self.base).state != BUILT:
+                name = chain.built_ancestor(stage.name, self.base)
+                stage = chain.stages.get(name, stage)
+            tag = BASE_TAG if name == ROOT else stage.tag
+        return Subject("oci", self.dist, tag)
 
     def _lock(self, text: str, beside: Sequence[Side]) -> Side:
         name, _, stage = text.partition(_STAGE_SEPARATOR)
@@ -71,6 +96,10 @@ class Opener:
                 f"{path}: a stage is named of a lock of the project only",
                 hint="pins.toml#v5, or a PEP 751 file without a stage",
             )
+        # A plan is much to import for what images say by themselves.
+        from pipeline.standing import planned_image
+        from pipeline.steps.params import expectation_from
+
         plan, image = planned_image(Project(root, line), self.base, stage)
         return expectation_from(plan.steps[image.gate[0]].params["expectation"], {})
 
@@ -78,14 +107,14 @@ class Opener:
         """Let the ledger of the lock here speak for an image of its line."""
         if side.image.version == "" or not lock_path(self.root, self.line).is_file():
             return side
-        project = Project(self.root, self.line)
+        project = self.project
         stage = project.chain.stages.get(side.image.version)
         if side.image.version != ROOT and (stage is None or stage.tag != side.image.title):
             return side
         groups = {"", *(project.chain.groups(stage.name) if stage is not None else ())}
         overrides = [
             one
-            for one in project.lock.overrides
+            for one in self._overrides
             if one.base in ("", self.base) and (one.group or "") in groups
         ]
         extras: dict[str, frozenset[str]] = {}

@@ -22,7 +22,6 @@ from pipeline.drift.model import IMAGE, LOCK, TREE, Image, Layer
 from pipeline.inventory.debian import Package, read_owners, read_packages
 from pipeline.inventory.distributions import Distribution, Inventory, Memo, read_inventory
 from pipeline.inventory.facts import read_metadata
-from pipeline.inventory.ownership import ClaimMemo, Ownership
 from pipeline.oci.identity import identify
 from pipeline.oci.tree import Tree
 from pipeline.oci.view import ImageView, LayersView
@@ -38,7 +37,6 @@ class Shared:
 
     cache: Path | None = None
     metadata: Memo = field(default_factory=Memo)
-    claims: ClaimMemo = field(default_factory=ClaimMemo)
     markers: dict[tuple[tuple[str, str], ...], dict[tuple[str, str], bool | None]] = field(
         default_factory=dict
     )
@@ -85,11 +83,6 @@ class Side:
         expectation = Expectation(self.environment, ledger=self.ledger or (), extras=self.extras)
         answers = self.shared.markers.setdefault(tuple(sorted(self.environment.items())), {})
         return Requirements(self.inventory, expectation, answers)
-
-    @cached_property
-    def ownership(self) -> Ownership:
-        """Which RECORD names a file."""
-        return Ownership(self.inventory, self.tree, self.shared.claims)
 
     @cached_property
     def packages(self) -> Mapping[str, Package]:

@@ -39,7 +39,7 @@ def write_comparison(found: Comparison, out: TextIO, *, verbose: bool = False) -
     if changes:
         write_rows(console, list(_changes(changes, verbose)))
     else:
-        console.print(Text("no package changed"))
+        console.print(Text("no package moved"))
     if found.settings:
         console.print(Text("\nwhat a container starts with"))
         write_rows(console, list(_settings(found.settings, verbose)))
@@ -158,7 +158,7 @@ def _mark(direction: str) -> Text:
 
 def _counts(found: Comparison) -> str:
     parts = [f"{number:,} {SHOWN[direction].word}" for direction, number in found.counts.items()]
-    return ", ".join(parts) or "no package changed"
+    return ", ".join(parts) or "no package moved"
 
 
 def _layers(found: Comparison) -> str:

@@ -1,21 +1,24 @@
 """The changes of a comparison as findings: by severity, for filters and the exit status.
 
-A change that a stage of the image says it made is a note with that as its reason; whether the
-image holds what the lock says is for `audit`.
+A change that a stage of the image says it made is a note with that as its reason. Of the others a
+downgrade counts most, and what talks to the GPU more than the rest; against a lock every difference
+is an error. docs/drift.md has the table; whether the image holds what its lock says is for `audit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pipeline.audit.catalogue import SEVERITIES
-from pipeline.audit.findings import NOTE, Finding
+from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
 from pipeline.drift.model import (
     ADDED,
     BUILD,
+    DISTRIBUTION,
     DOWN,
     FILES,
+    LOCK,
     MOVED,
     NEW,
     ORIGIN,
@@ -41,15 +44,15 @@ _RULES = {
 _FIX = "look at what the layer did; `audit` says whether the image holds what its lock says"
 
 
-def findings(comparison: Comparison) -> Comparison:
-    """Return the comparison with its findings, sorted as reports show them."""
-    found = sorted(_findings(comparison), key=Finding.sort_key)
+def findings(comparison: Comparison, others: Iterable[Finding] = ()) -> Comparison:
+    """Return the comparison with its findings, and with `others`, sorted as reports show them."""
+    found = sorted((*_findings(comparison), *others), key=Finding.sort_key)
     return replace(comparison, findings=tuple(found))
 
 
 def _findings(comparison: Comparison) -> Iterator[Finding]:
     for change in comparison.changes:
-        yield _moved(change)
+        yield _moved(change, against_lock=LOCK in (comparison.before.kind, comparison.after.kind))
         yield from _unmet(change)
     if comparison.base_changed:
         yield _finding("drift-base", comparison.after.subject, "it stands on another base")
@@ -69,7 +72,7 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
         )
 
 
-def _moved(change: Change) -> Finding:
+def _moved(change: Change, *, against_lock: bool) -> Finding:
     wishes = "".join(f"; {wish}" for wish in change.wishes)
     return _finding(
         _RULES[change.direction],
@@ -79,7 +82,20 @@ def _moved(change: Change) -> Finding:
         layer=change.layer.digest if change.layer else "",
         reason=change.reason,
         fix="" if change.reason else _FIX,
+        severity=_severity(change, against_lock),
     )
+
+
+def _severity(change: Change, against_lock: bool) -> str:
+    """Return the severity of a change that nothing explains."""
+    usual = SEVERITIES[_RULES[change.direction]]
+    if change.kind == DISTRIBUTION:
+        if against_lock:
+            return ERROR
+        if usual == WARNING and not (change.gpu or change.family):
+            return NOTE
+        return usual
+    return WARNING if usual == ERROR else NOTE
 
 
 def describe(change: Change) -> str:
@@ -148,6 +164,7 @@ def _finding(
     layer: str = "",
     reason: str = "",
     fix: str = "",
+    severity: str = "",
 ) -> Finding:
-    severity = NOTE if reason else SEVERITIES[rule]
+    severity = NOTE if reason else severity or SEVERITIES[rule]
     return Finding(rule, severity, subject, message, path, layer, fix, reason)

@@ -102,7 +102,7 @@ class Page:
 
     @property
     def beside(self) -> bool:
-        """Whether what is known of a row stands right below it: a wide matrix is to be seen whole."""
+        """Whether what is known of a row stands below it: a wide matrix is to be seen whole."""
         return len(self.heads) <= _FEW
 
     @property

@@ -117,7 +117,7 @@ _DRIFTS: Mapping[str, Mapping[str, str]] = {
         "drift-setting": "What a container starts with has changed.",
     },
 }
-_BOTH = ("requirement-unsatisfied", UNUSED)
+_BOTH = ("requirement-unsatisfied", "family-mixed", UNUSED)
 
 
 def _rules() -> dict[str, RuleText]:

@@ -15,7 +15,7 @@ from pipeline.report.columns import console_on, write_rows
 from pipeline.report.judged import Judged, judged_audit
 from pipeline.report.plain import printable
 
-_STYLES = {ERROR: "bold red", WARNING: "yellow", NOTE: "dim"}
+STYLES = {ERROR: "bold red", WARNING: "yellow", NOTE: "dim"}
 _SHOWN = 3  # of findings that differ in their file only
 
 
@@ -56,7 +56,7 @@ def _rows(judged: Judged, shown: Sequence[Finding], verbose: bool) -> Iterator[S
         findings = list(group)
         count = len(findings) if verbose or len(findings) <= _SHOWN + 1 else _SHOWN
         for finding in findings[:count]:
-            style = _STYLES[finding.severity]
+            style = STYLES[finding.severity]
             yield (
                 Text(finding.severity, style),
                 Text(finding.rule, "bold"),
@@ -67,7 +67,7 @@ def _rows(judged: Judged, shown: Sequence[Finding], verbose: bool) -> Iterator[S
         if count < len(findings):
             subject = printable(findings[0].subject)
             rest = f"… and {len(findings) - count:,} more of {subject} (-v)"
-            yield _more(rest, _STYLES[findings[0].severity])
+            yield _more(rest, STYLES[findings[0].severity])
         if fix := findings[0].fix:
             yield _more(f"→ {printable(fix)}", "cyan")
 

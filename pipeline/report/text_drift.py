@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TextIO
 
 from rich.console import Console
@@ -18,17 +19,19 @@ from pipeline.drift.model import (
     Comparison,
     History,
     Row,
-    Setting,
     Wish,
 )
 from pipeline.report.columns import console_on, width_of, write_rows
 from pipeline.report.directions import SHOWN
-from pipeline.report.judged import Judged
+from pipeline.report.judged import DRIFT, Judged
 from pipeline.report.judged_drift import judged_comparison, judged_history, layer_words
 from pipeline.report.plain import printable
-from pipeline.report.text import counted, write_findings
+from pipeline.report.rules import RULES
+from pipeline.report.text import STYLES, counted, write_findings
 
 _SHOWN = 8  # changes that only say "other files", files, settings: more with -v
+# Findings that are told beside what they are about.
+_IN_ROWS = {rule.id for rule in RULES.values() if rule.verbs == (DRIFT,)} - {"drift-base"}
 _STATES = {"new": "bold red", "inherited": "yellow", "intended": "green", MET: "dim"}
 
 
@@ -37,12 +40,12 @@ def write_comparison(found: Comparison, out: TextIO, *, verbose: bool = False) -
     console = console_on(out)
     changes = list(found.changes)
     if changes:
-        write_rows(console, list(_changes(changes, verbose)))
+        write_rows(console, _plain_first(list(_changes(found, verbose))))
     else:
         console.print(Text("no package moved"))
     if found.settings:
         console.print(Text("\nwhat a container starts with"))
-        write_rows(console, list(_settings(found.settings, verbose)))
+        write_rows(console, _plain_first(list(_settings(found, verbose))))
     if found.files:
         console.print(Text("\nfiles that no package owns"))
         shown = found.files if verbose else found.files[:_SHOWN]
@@ -51,11 +54,13 @@ def write_comparison(found: Comparison, out: TextIO, *, verbose: bool = False) -
             [(_mark(one.direction), Text(printable(one.path))) for one in shown],
         )
         _rest(console, len(found.files) - len(shown))
-    _write_judged(judged_comparison(found), console, verbose=verbose)
+    judged = judged_comparison(found)
+    others = [one for one in found.findings if one.rule not in _IN_ROWS]
+    _write_judged(replace(judged, findings=others), console, verbose=verbose)
     before, after = printable(found.before.subject), printable(found.after.subject)
     console.print(Text(f"{before} → {after}: {_counts(found)}"))
     console.print(Text(_layers(found)))
-    console.print(Text(counted(judged_comparison(found), verbose=verbose)))
+    console.print(Text(counted(judged, verbose=verbose)))
 
 
 def write_history(history: History, out: TextIO, *, verbose: bool = False) -> None:
@@ -95,23 +100,38 @@ def _write_judged(judged: Judged, console: Console, *, verbose: bool) -> None:
     console.print()
 
 
-def _changes(changes: Sequence[Change], verbose: bool) -> Iterator[Sequence[Text]]:
-    """Yield rows: direction, name, versions, and below what is known about them."""
-    files = [change for change in changes if change.direction == FILES]
+def _changes(found: Comparison, verbose: bool) -> Iterator[Sequence[Text]]:
+    """Yield rows: severity, direction, name, versions, and below what is known about them."""
+    files = [change for change in found.changes if change.direction == FILES]
     hidden = set() if verbose else {id(change) for change in files[_SHOWN:]}
-    for change in changes:
+    nothing = Text("")
+    for change in found.changes:
         if id(change) in hidden:
             continue
-        yield (_mark(change.direction), Text(printable(change.name), "bold"), _versions(change))
+        name = Text(printable(change.name), "bold")
+        severity = _severity(found, change.name, describe(change))
+        yield (severity, _mark(change.direction), name, _versions(change))
         for wish in change.wishes:
-            yield (Text(""), Text(""), _wish(wish))
+            yield (nothing, nothing, nothing, _wish(wish))
         if verbose:
             for word in ("changed", "added", "removed"):
                 for path in getattr(change.files, word):
-                    yield (Text(""), Text(""), Text(f"{word} {printable(path)}", "dim"))
+                    yield (nothing, nothing, nothing, Text(f"{word} {printable(path)}", "dim"))
     if hidden:
-        more = f"… and {len(hidden):,} more (-v)"
-        yield (_mark(FILES), Text(more, "dim"), Text(""))
+        yield (nothing, _mark(FILES), Text(f"… and {len(hidden):,} more (-v)", "dim"), nothing)
+
+
+def _severity(found: Comparison, subject: str, message: str) -> Text:
+    """Return the severity of the finding on a change; nothing for one that is meant."""
+    for one in found.findings:
+        if one.subject == subject and one.message.startswith(message) and not one.reason:
+            return Text(one.severity, STYLES[one.severity])
+    return Text("")
+
+
+def _plain_first(rows: list[Sequence[Text]]) -> list[Sequence[Text]]:
+    """Leave the severities out where no row has one."""
+    return rows if any(row[0] for row in rows) else [row[1:] for row in rows]
 
 
 def _versions(change: Change) -> Text:
@@ -134,16 +154,18 @@ def _wish(wish: Wish) -> Text:
     return text
 
 
-def _settings(settings: Sequence[Setting], verbose: bool) -> Iterator[Sequence[Text]]:
-    shown = settings if verbose else settings[:_SHOWN]
+def _settings(found: Comparison, verbose: bool) -> Iterator[Sequence[Text]]:
+    shown = found.settings if verbose else found.settings[:_SHOWN]
     for one in shown:
         before, after = (
             "unset" if value is None else printable(value) for value in (one.before, one.after)
         )
-        name = printable(f"{one.name} {one.key}".rstrip())
-        yield (Text(name, "bold"), Text(f"{before} → {after}"))
-    if len(settings) > len(shown):
-        yield (Text(f"… and {len(settings) - len(shown):,} more (-v)", "dim"), Text(""))
+        name = f"{one.name} {one.key}".rstrip()
+        severity = _severity(found, name, "")
+        yield (severity, Text(printable(name), "bold"), Text(f"{before} → {after}"))
+    if len(found.settings) > len(shown):
+        more = f"… and {len(found.settings) - len(shown):,} more (-v)"
+        yield (Text(""), Text(more, "dim"), Text(""))
 
 
 def _rest(console: Console, hidden: int) -> None:

@@ -21,6 +21,7 @@ from pipeline.lock.table import Table, read_toml
 from pipeline.report.plain import printable
 
 UNUSED = "baseline-unused"
+EXPIRED = " (accepted until "  # in the message of a finding that counts again
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Baseline:
         if entry.until < today:
             return replace(
                 finding,
-                message=f"{finding.message} (accepted until {entry.until}: {entry.reason})",
+                message=f"{finding.message}{EXPIRED}{entry.until}: {entry.reason})",
                 fix=f"mend it, or accept it anew in {self.file}",
             )
         return replace(

@@ -51,8 +51,9 @@ def findings(comparison: Comparison, others: Iterable[Finding] = ()) -> Comparis
 
 
 def _findings(comparison: Comparison) -> Iterator[Finding]:
+    kinds = [comparison.before.kind, comparison.after.kind]
     for change in comparison.changes:
-        yield _moved(change, against_lock=LOCK in (comparison.before.kind, comparison.after.kind))
+        yield _moved(change, against_lock=kinds.count(LOCK) == 1)
         yield from _unmet(change)
     if comparison.base_changed:
         yield _finding("drift-base", comparison.after.subject, "it stands on another base")
@@ -74,14 +75,16 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
 
 def _moved(change: Change, *, against_lock: bool) -> Finding:
     wishes = "".join(f"; {wish}" for wish in change.wishes)
+    # That a stage did it is no reason where it is held against the lock of another one.
+    reason = "" if against_lock and change.kind == DISTRIBUTION else change.reason
     return _finding(
         _RULES[change.direction],
         change.name,
         describe(change) + wishes,
         path=next(iter((*change.files.changed, *change.files.added, *change.files.removed)), ""),
         layer=change.layer.digest if change.layer else "",
-        reason=change.reason,
-        fix="" if change.reason else _FIX,
+        reason=reason,
+        fix="" if reason else _FIX,
         severity=_severity(change, against_lock),
     )
 

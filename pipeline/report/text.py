@@ -42,9 +42,8 @@ def write_findings(judged: Judged, console: Console, *, verbose: bool) -> None:
 def counted(judged: Judged, *, verbose: bool) -> str:
     """Return the last line of a report: how many findings there are."""
     counts = [
-        f"{sum(1 for one in judged.findings if one.severity == severity and not one.reason):,} "
-        f"{severity}s"
-        for severity in (ERROR, WARNING, NOTE)
+        f"{number:,} {severity}{'' if number == 1 else 's'}"
+        for severity, number in judged.counts.items()
     ]
     tolerated = judged.tolerated
     shown = "" if verbose else ", shown with -v"

@@ -9,6 +9,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.text import Text
 
+from pipeline.accepted import EXPIRED
 from pipeline.drift.findings import describe
 from pipeline.drift.model import (
     DISTRIBUTION,
@@ -109,8 +110,8 @@ def _changes(found: Comparison, verbose: bool) -> Iterator[Sequence[Text]]:
         if id(change) in hidden:
             continue
         name = Text(printable(change.name), "bold")
-        severity = _severity(found, change.name, describe(change))
-        yield (severity, _mark(change.direction), name, _versions(change))
+        severity, said = _judged(found, change.name, describe(change))
+        yield (severity, _mark(change.direction), name, _versions(change).append_text(said))
         for wish in change.wishes:
             yield (nothing, nothing, nothing, _wish(wish))
         if verbose:
@@ -121,12 +122,16 @@ def _changes(found: Comparison, verbose: bool) -> Iterator[Sequence[Text]]:
         yield (nothing, _mark(FILES), Text(f"… and {len(hidden):,} more (-v)", "dim"), nothing)
 
 
-def _severity(found: Comparison, subject: str, message: str) -> Text:
-    """Return the severity of the finding on a change; nothing for one that is meant."""
+def _judged(found: Comparison, subject: str, message: str = "") -> tuple[Text, Text]:
+    """Return the severity of a change's finding, "" for one that is meant, and what a baseline file
+    says of it."""
     for one in found.findings:
-        if one.subject == subject and one.message.startswith(message) and not one.reason:
-            return Text(one.severity, STYLES[one.severity])
-    return Text("")
+        if one.subject == subject and one.message.startswith(message):
+            if one.reason:
+                return Text(""), Text(printable(f"  [{one.reason}]"), "green")
+            _, expired, said = one.message.partition(EXPIRED)
+            return Text(one.severity, STYLES[one.severity]), Text(printable(expired + said), "dim")
+    return Text(""), Text("")
 
 
 def _plain_first(rows: list[Sequence[Text]]) -> list[Sequence[Text]]:
@@ -140,8 +145,6 @@ def _versions(change: Change) -> Text:
         text.append(f"  {change.kind}", "dim")
     if change.layer is not None:
         text.append(printable(f"  ({layer_words(change.layer)})"), "dim")
-    if change.reason:
-        text.append(printable(f"  [{change.reason}]"), "green")
     return text
 
 
@@ -161,8 +164,9 @@ def _settings(found: Comparison, verbose: bool) -> Iterator[Sequence[Text]]:
             "unset" if value is None else printable(value) for value in (one.before, one.after)
         )
         name = f"{one.name} {one.key}".rstrip()
-        severity = _severity(found, name, "")
-        yield (severity, Text(printable(name), "bold"), Text(f"{before} → {after}"))
+        severity, said = _judged(found, name)
+        versions = Text(f"{before} → {after}").append_text(said)
+        yield (severity, Text(printable(name), "bold"), versions)
     if len(found.settings) > len(shown):
         more = f"… and {len(found.settings) - len(shown):,} more (-v)"
         yield (Text(""), Text(more, "dim"), Text(""))

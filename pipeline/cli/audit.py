@@ -17,7 +17,8 @@ from pipeline.audit.run import audit
 from pipeline.chain import BASE_TAG, BASES, ROOT
 from pipeline.collector import collector_paused
 from pipeline.errors import system_trouble
-from pipeline.inventory.facts import read_metadata
+from pipeline.inventory.facts import read_binaries, read_metadata
+from pipeline.inventory.loader import Loader
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
 from pipeline.pins import lock_path
@@ -64,7 +65,8 @@ def run(args: argparse.Namespace) -> int:
         memo = AuditMemo()
         read_metadata(view, default_cache(), memo.metadata)
         expectation = _expectation(view, against, args)
-        report = audit(view, expectation, read_scope=scope_bytes, memo=memo)
+        loader = Loader(view, read_binaries(view, default_cache()))
+        report = audit(view, expectation, read_scope=scope_bytes, memo=memo, loader=loader)
     if args.output:
         try:
             with args.output.open("w", encoding="utf-8", newline="\n") as file:

@@ -16,6 +16,7 @@ from pipeline.drift.model import (
     BUILD,
     DOWN,
     FILES,
+    LIBRARY,
     MOVED,
     NEW,
     ORIGIN,
@@ -72,7 +73,7 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
 def _moved(change: Change) -> Finding:
     wishes = "".join(f"; {wish}" for wish in change.wishes)
     return _finding(
-        _RULES[change.direction],
+        "drift-library" if change.kind == LIBRARY else _RULES[change.direction],
         change.name,
         describe(change) + wishes,
         path=next(iter((*change.files.changed, *change.files.added, *change.files.removed)), ""),
@@ -85,6 +86,8 @@ def _moved(change: Change) -> Finding:
 def describe(change: Change) -> str:
     """Say in one clause how something changed."""
     before, after = change.before, change.after
+    if change.kind == LIBRARY:
+        return f"the loader takes {after}, and took {before}"
     match change.direction:
         case "added":
             return f"{after} is new"

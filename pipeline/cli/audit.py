@@ -27,7 +27,8 @@ from pipeline.cli.reporting import (
     settled,
 )
 from pipeline.collector import collector_paused
-from pipeline.inventory.facts import read_metadata
+from pipeline.inventory.facts import read_binaries, read_metadata
+from pipeline.inventory.loader import Loader
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
 from pipeline.pins import lock_path
@@ -72,7 +73,8 @@ def run(args: argparse.Namespace) -> int:
         expectation = _expectation(view, against, args)
         memo = AuditMemo()
         read_metadata(view, default_cache(), memo.metadata)
-        report = audit(view, expectation, read_scope=scope_bytes, memo=memo)
+        loader = Loader(view, read_binaries(view, default_cache()))
+        report = audit(view, expectation, read_scope=scope_bytes, memo=memo, loader=loader)
     versions: dict[str, list[str]] = {}
     for one in report.distributions:
         versions.setdefault(one.name, []).append(one.version)

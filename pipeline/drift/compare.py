@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.drift.families import torn
 from pipeline.drift.files import lone_files, owned_differences
 from pipeline.drift.findings import findings
+from pipeline.drift.libraries import libraries
 from pipeline.drift.model import Change, Comparison, Image, Layer
 from pipeline.drift.packages import Packages
 from pipeline.drift.settings import settings
@@ -20,6 +21,8 @@ def compare(before: Side, after: Side) -> Comparison:
     old = {layer.diff_id for layer in before.image.layers}
     new = {layer.diff_id for layer in after.image.layers}
     images = bool(before.config) and bool(after.config)
+    changed = settings(before.config, after.config) if images else ()
+    changes += libraries(before, after, found.found, changed)
     comparison = Comparison(
         before=before.image,
         after=after.image,
@@ -28,7 +31,7 @@ def compare(before: Side, after: Side) -> Comparison:
         new=tuple(layer for layer in after.image.layers if layer.diff_id not in old),
         base_changed=_base_changed(before.image, after.image),
         changes=tuple(sorted(changes, key=Change.sort_key)),
-        settings=settings(before.config, after.config) if images else (),
+        settings=changed,
         files=lone_files(found.lone, after),
     )
     return findings(comparison, torn(before.inventory, after.inventory))

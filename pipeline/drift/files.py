@@ -93,6 +93,7 @@ class Differences:
     distributions: Mapping[str, Group]
     packages: Mapping[str, Group]
     lone: tuple[Difference, ...]
+    found: tuple[Difference, ...] = ()
 
 
 def owned_differences(before: Side, after: Side) -> Differences:
@@ -111,7 +112,7 @@ def owned_differences(before: Side, after: Side) -> Differences:
             packages.setdefault(name, Group()).found.append(one)
         elif not one.path.startswith((STAGES, _DPKG)):
             lone.append(one)
-    return Differences(distributions, packages, tuple(lone))
+    return Differences(distributions, packages, tuple(lone), tuple(found))
 
 
 def _owners(paths: Collection[str], *sides: Side) -> dict[str, str]:
@@ -146,6 +147,11 @@ def _package(path: str, sides: Iterable[Side]) -> str:
         if path in side.debian_owners:
             return side.debian_owners[path]
     return ""
+
+
+def owner_of(path: str, side: Side) -> str:
+    """Return the distribution, or else the Debian package, of a file; "" for nobody's."""
+    return _owners({path}, side).get(path) or _package(path, [side])
 
 
 def lone_files(found: Iterable[Difference], after: Side) -> tuple[LoneFile, ...]:

@@ -18,6 +18,7 @@ from pipeline.drift.model import (
     DISTRIBUTION,
     DOWN,
     FILES,
+    LIBRARY,
     LOCK,
     MOVED,
     NEW,
@@ -78,7 +79,7 @@ def _moved(change: Change, *, against_lock: bool) -> Finding:
     # That a stage did it is no reason where it is held against the lock of another one.
     reason = "" if against_lock and change.kind == DISTRIBUTION else change.reason
     return _finding(
-        _RULES[change.direction],
+        "drift-library" if change.kind == LIBRARY else _RULES[change.direction],
         change.name,
         describe(change) + wishes,
         path=next(iter((*change.files.changed, *change.files.added, *change.files.removed)), ""),
@@ -92,18 +93,20 @@ def _moved(change: Change, *, against_lock: bool) -> Finding:
 def _severity(change: Change, against_lock: bool) -> str:
     """Return the severity of a change that nothing explains."""
     usual = SEVERITIES[_RULES[change.direction]]
-    if change.kind == DISTRIBUTION:
-        if against_lock:
-            return ERROR
-        if usual == WARNING and not (change.gpu or change.family):
-            return NOTE
+    if change.kind == DISTRIBUTION and against_lock:
+        return ERROR
+    if change.gpu or change.family:
         return usual
+    if change.kind == DISTRIBUTION and usual == ERROR:
+        return ERROR
     return WARNING if usual == ERROR else NOTE
 
 
 def describe(change: Change) -> str:
     """Say in one clause how something changed."""
     before, after = change.before, change.after
+    if change.kind == LIBRARY:
+        return f"the loader takes {after}, and took {before}"
     match change.direction:
         case "added":
             return f"{after} is new"

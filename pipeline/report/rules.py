@@ -10,7 +10,7 @@ from pipeline.accepted import UNUSED
 from pipeline.audit.catalogue import SEVERITIES
 from pipeline.report.judged import AUDIT, DRIFT
 
-_PAGES = {AUDIT: "docs/findings.md", DRIFT: "docs/drift.md"}
+_PAGE = "docs/findings.md"
 
 
 @dataclass(frozen=True)
@@ -91,43 +91,43 @@ _AUDITS: Mapping[str, Mapping[str, str]] = {
         "origin-direct-url": "A distribution came from a URL that the lock does not vouch for.",
         "origin-changed": "The same version now comes from elsewhere.",
     },
+    "shared-libraries": {
+        "library-copies": "The image has a shared library in several builds.",
+    },
+    "configuration-of-installers": {
+        "installer-configured": "The image tells pip or uv where packages come from.",
+    },
     "accepted-findings": {
         "baseline-unused": "An entry of the baseline file accepts nothing that is there.",
     },
 }
 
 
-_DRIFTS: Mapping[str, Mapping[str, str]] = {
-    "versions": {
-        "drift-down": "A package is older than it was.",
-        "drift-up": "A package is newer than it was.",
-        "drift-moved": "A package is at another version; the two have no order.",
-        "drift-build": "A package is the same version, built by somebody else.",
-        "drift-added": "A package is new.",
-        "drift-removed": "A package is gone.",
-        "drift-renamed": "A package goes by another name.",
-    },
-    "content": {
-        "drift-origin": "The same version now comes from elsewhere.",
-        "drift-files": "Files of a package differ, and its version does not say so.",
-        "drift-lone-files": "Files that no package owns differ.",
-    },
-    "the-image": {
-        "drift-base": "The images stand on different bases.",
-        "drift-setting": "What a container starts with has changed.",
-    },
+_DRIFTS: Mapping[str, str] = {
+    "drift-down": "A package is older than it was.",
+    "drift-up": "A package is newer than it was.",
+    "drift-moved": "A package is at another version; the two have no order.",
+    "drift-build": "A package is the same version, built anew or by somebody else.",
+    "drift-library": "The loader takes another copy of a shared library.",
+    "drift-added": "A package is new.",
+    "drift-removed": "A package is gone.",
+    "drift-renamed": "A package goes by another name.",
+    "drift-origin": "The same version now comes from elsewhere.",
+    "drift-files": "Files of a package differ, and its version does not say so.",
+    "drift-lone-files": "Files that no package owns differ.",
+    "drift-base": "The images stand on different bases.",
+    "drift-setting": "What a container starts with has changed.",
 }
 _BOTH = ("requirement-unsatisfied", "family-mixed", UNUSED)
 
 
 def _rules() -> dict[str, RuleText]:
     rules = {}
-    for verb, sections in ((AUDIT, _AUDITS), (DRIFT, _DRIFTS)):
-        for anchor, texts in sections.items():
-            for rule, text in texts.items():
-                verbs = (AUDIT, DRIFT) if rule in _BOTH else (verb,)
-                page = f"{_PAGES[verb]}#{anchor}"
-                rules[rule] = RuleText(rule, SEVERITIES[rule], text, page, verbs)
+    for anchor, texts in (*_AUDITS.items(), ("drift", _DRIFTS)):
+        for rule, text in texts.items():
+            verb = DRIFT if texts is _DRIFTS else AUDIT
+            verbs = (AUDIT, DRIFT) if rule in _BOTH else (verb,)
+            rules[rule] = RuleText(rule, SEVERITIES[rule], text, f"{_PAGE}#{anchor}", verbs)
     return rules
 
 

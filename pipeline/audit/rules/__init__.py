@@ -11,7 +11,9 @@ from pipeline.audit.rules.binaries import binaries
 from pipeline.audit.rules.bytecode import bytecode
 from pipeline.audit.rules.families import families
 from pipeline.audit.rules.imports import imports
+from pipeline.audit.rules.installers import installers
 from pipeline.audit.rules.jit import jit
+from pipeline.audit.rules.libraries import libraries
 from pipeline.audit.rules.metadata import broken, duplicates, sites
 from pipeline.audit.rules.origin import origins
 from pipeline.audit.rules.patches import patches
@@ -36,4 +38,6 @@ RULES: tuple[Rule, ...] = (
     families,
     binaries,
     origins,
+    libraries,
+    installers,
 )

@@ -95,7 +95,7 @@ def _severity(change: Change, against_lock: bool) -> str:
     usual = SEVERITIES[_RULES[change.direction]]
     if change.kind == DISTRIBUTION and against_lock:
         return ERROR
-    if change.gpu or change.family:
+    if change.gpu or change.family or change.kind == LIBRARY:
         return usual
     if change.kind == DISTRIBUTION and usual == ERROR:
         return ERROR

@@ -17,6 +17,7 @@ from pipeline.drift.model import (
     DOWN,
     FILES,
     IMAGE,
+    LIBRARY,
     LOCK,
     MOVED,
     ORIGIN,
@@ -57,6 +58,7 @@ def test_a_change_that_nothing_explains(direction: str, plain: str, gpu: str, de
     assert severity(replace(change, gpu=True)) == gpu
     assert severity(replace(change, family="torch")) == gpu
     assert severity(replace(change, kind=DEBIAN)) == debian
+    assert direction != MOVED or severity(replace(change, kind=LIBRARY)) == ERROR
     assert severity(replace(change, gpu=True, reason="v4 installs it from the lock")) == NOTE
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-import tomlkit
-
 from pipeline.audit.findings import NOTE, WARNING, Finding
 from pipeline.errors import Fault, FaultyFile, UsageError
 from pipeline.lock.table import Table, read_toml
@@ -163,6 +161,18 @@ def propose(
     needs no entry. Entries of `known` that still match are kept; the others have no reason and no
     day yet, and the file is refused until they do.
     """
+    import tomlkit  # a proposal is rare, and the import is not free
+
+    def table(entry: Accepted, finding: Finding) -> tomlkit.items.Table:
+        made = tomlkit.table()
+        made.add(tomlkit.comment(f"{finding.severity}: {printable(finding.message)}"))
+        for key in ("rule", "subject", "path", "version", "message"):
+            if value := getattr(entry, key):
+                made.add(key, value)
+        made.add("reason", entry.reason)
+        made.add("until", "" if entry.until == date.min else entry.until)
+        return made
+
     document = tomlkit.document()
     document.add(tomlkit.comment("Findings that are accepted: give each a reason and a last day."))
     listed = tomlkit.aot()
@@ -173,10 +183,10 @@ def propose(
         entries = known.entries if known else ()
         meant = [n for n, entry in enumerate(entries) if entry.matches(finding, versions)]
         for number in sorted(set(meant) - kept):
-            listed.append(_table(entries[number], finding))
+            listed.append(table(entries[number], finding))
         kept.update(meant)
         if not meant:
-            listed.append(_table(_entry(finding, versions), finding))
+            listed.append(table(_entry(finding, versions), finding))
     document.add("accepted", listed)
     return tomlkit.dumps(document)
 
@@ -193,17 +203,6 @@ def _entry(finding: Finding, versions: Mapping[str, Sequence[str]]) -> Accepted:
         # What has no place is told apart by its words alone.
         message="" if finding.path else printable(finding.message),
     )
-
-
-def _table(entry: Accepted, finding: Finding) -> tomlkit.items.Table:
-    table = tomlkit.table()
-    table.add(tomlkit.comment(f"{finding.severity}: {printable(finding.message)}"))
-    for key in ("rule", "subject", "path", "version", "message"):
-        if value := getattr(entry, key):
-            table.add(key, value)
-    table.add("reason", entry.reason)
-    table.add("until", "" if entry.until == date.min else entry.until)
-    return table
 
 
 def the_day(text: str) -> date:

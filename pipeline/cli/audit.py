@@ -35,9 +35,7 @@ from pipeline.pins import lock_path
 from pipeline.progress import progress_on
 from pipeline.project import Project
 from pipeline.report import json, text
-from pipeline.report.html import html
 from pipeline.report.judged import fails, judged_audit
-from pipeline.report.page_audit import audit_page
 from pipeline.standing import planned_image, standing_subject
 from pipeline.steps.params import expectation_from
 from pipeline.subjects import open_subject, parse_subject
@@ -91,6 +89,10 @@ def _rendered(report: AuditReport, expectation: Expectation, args: argparse.Name
     if args.format == JSON:
         return json.render(report.to_json())
     if args.format == HTML:
+        # Only this format pays for its imports.
+        from pipeline.report.html import html
+        from pipeline.report.page_audit import audit_page
+
         return html(audit_page(report, pins, threshold=args.fail_on))
     if args.format == TEXT:
         out = io.StringIO()

@@ -6,7 +6,6 @@ import argparse
 import io
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -32,11 +31,7 @@ from pipeline.errors import UsageError
 from pipeline.oci.references import parse_reference
 from pipeline.progress import progress_on
 from pipeline.report import json
-from pipeline.report.html import html
 from pipeline.report.judged import fails
-from pipeline.report.judged_drift import judged_comparison, judged_history
-from pipeline.report.markdown_drift import comparison_tables, history_tables
-from pipeline.report.page_drift import comparison_page, history_page
 from pipeline.report.text_drift import write_comparison, write_history
 from pipeline.wheels.house import default_cache
 
@@ -126,12 +121,22 @@ def _rendered(result: Comparison | History, args: argparse.Namespace) -> str:
         out = io.StringIO()
         _write(result, args, out)
         return out.getvalue()
+    # Only the format that is asked for pays for its imports.
+    if args.format == HTML:
+        from pipeline.report.html import html
+        from pipeline.report.page_drift import comparison_page, history_page
+
+        threshold = args.fail_on
+        return html(
+            comparison_page(result, threshold=threshold)
+            if isinstance(result, Comparison)
+            else history_page(result, threshold=threshold)
+        )
+    from pipeline.report.judged_drift import judged_comparison, judged_history
+    from pipeline.report.markdown_drift import comparison_tables, history_tables
+
     if isinstance(result, Comparison):
-        page = partial(comparison_page, result)
         judged, tables = judged_comparison(result), comparison_tables(result)
     else:
-        page = partial(history_page, result)
         judged, tables = judged_history(result), history_tables(result)
-    if args.format == HTML:
-        return html(page(threshold=args.fail_on))
     return rendered(judged, args, places_of(args.line or "", {}), tables)

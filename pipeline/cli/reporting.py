@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline.accepted import Baseline, propose, read_baseline, the_day
 from pipeline.audit.findings import ERROR, Finding
@@ -12,11 +13,11 @@ from pipeline.errors import UsageError
 from pipeline.pins import lock_path
 from pipeline.report import json
 from pipeline.report.judged import NEVER, THRESHOLDS, Judged, counts_from
-from pipeline.report.junit import junit
-from pipeline.report.markdown import Table, markdown
 from pipeline.report.output import put
-from pipeline.report.places import Places
-from pipeline.report.sarif import sarif
+
+if TYPE_CHECKING:
+    from pipeline.report.markdown import Table
+    from pipeline.report.places import Places
 
 TEXT, JSON, SARIF, JUNIT, MARKDOWN, HTML = "text", "json", "sarif", "junit", "markdown", "html"
 FORMATS = (TEXT, JSON, SARIF, JUNIT, MARKDOWN, HTML)
@@ -83,6 +84,8 @@ def settled(
 
 def places_of(line: str, versions: Mapping[str, str], lock: str = "") -> Places:
     """Return the places of a checkout in the current directory."""
+    from pipeline.report.places import Places
+
     name = lock or lock_path(Path(), line).name
     stages = f"stages/{line}" if line else "stages"
     return Places(Path.cwd(), name, stages, versions)
@@ -95,10 +98,17 @@ def rendered(
     tables: Iterable[Table] = (),
 ) -> str:
     """Return findings in one of the formats that are the same for every verb."""
+    # Only the format that is asked for pays for its imports.
     if args.format == SARIF:
+        from pipeline.report.sarif import sarif
+
         return json.render(sarif(judged, places))
     if args.format == JUNIT:
+        from pipeline.report.junit import junit
+
         return junit([judged], threshold=args.fail_on)
+    from pipeline.report.markdown import markdown
+
     return markdown(judged, threshold=args.fail_on, tables=tables)
 
 

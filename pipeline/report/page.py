@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pipeline.audit.findings import Finding
 from pipeline.report.directions import SHOWN, Direction
 from pipeline.report.judged import Judged, fails
+from pipeline.report.plain import printable, shortened
 from pipeline.report.rules import RULES, RuleText
 
 _FEW = 3  # columns
+_HEADING = 200  # characters
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,11 @@ class Page:
     heads: Sequence[Head] = ()
     lines: Sequence[Line] = ()
     tables: Sequence[Table] = field(default_factory=tuple)
+
+    @property
+    def heading(self) -> str:
+        """The title, as long as a heading may be: a subject in it is whole among the facts."""
+        return shortened(printable(self.title), _HEADING)
 
     @property
     def beside(self) -> bool:

@@ -66,6 +66,7 @@ def history_page(history: History, *, threshold: str) -> Page:
     """Return the page of a line: every package by every image."""
     moving = sum(1 for row in history.rows if row.moves)
     facts = [
+        ("line", history.subject),
         ("images", str(len(history.columns))),
         ("packages", f"{len(history.rows)}, of which {moving} change"),
     ]

@@ -22,6 +22,8 @@ SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 FINGERPRINT = "sm121ChainFinding/v1"
+# The one that code scanning compares; without it, it takes the line of the file that is pointed at.
+PRIMARY = "primaryLocationLineHash"
 _MOST = 25_000  # results of a run that code scanning takes: a file with more is refused
 _LONGEST = 4_000  # characters of a message
 _LEVELS = {ERROR: "error", WARNING: "warning", NOTE: "note"}
@@ -99,13 +101,14 @@ def _results(judged: Judged, places: Places, index: dict[str, int]) -> Iterator[
         layer = judged.layers.get(finding.layer, "")
         fingerprint = _fingerprint(finding)
         seen[fingerprint] += 1
+        fingerprint = f"{fingerprint}:{seen[fingerprint]}"
         result: dict[str, Any] = {
             "ruleId": finding.rule,
             "ruleIndex": index[finding.rule],
             "level": _LEVELS[finding.severity],
             "message": {"text": _message(finding, layer)},
             "locations": [_location(places.of(finding, layer), finding)],
-            "partialFingerprints": {FINGERPRINT: f"{fingerprint}:{seen[fingerprint]}"},
+            "partialFingerprints": {PRIMARY: fingerprint, FINGERPRINT: fingerprint},
             "properties": _properties(judged, finding),
         }
         if finding.reason:

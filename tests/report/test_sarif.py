@@ -20,7 +20,7 @@ from pipeline.report.judged import AUDIT, Judged
 from pipeline.report.judged_drift import judged_comparison, judged_history
 from pipeline.report.places import Place, Places
 from pipeline.report.rules import RULES
-from pipeline.report.sarif import FINGERPRINT, sarif
+from pipeline.report.sarif import FINGERPRINT, PRIMARY, sarif
 from tests.report.samples import comparison, history, judged
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +151,7 @@ def test_fingerprints_are_one_each_and_stay_when_the_words_change() -> None:
     one = judged()
     prints = [result["partialFingerprints"][FINGERPRINT] for result in results(one)]
     assert len(set(prints)) == len(prints)
+    assert [result["partialFingerprints"][PRIMARY] for result in results(one)] == prints
     told = [replace(f, message=f.message + " today", fix="") if f.path else f for f in one.findings]
     again = results(replace(one, findings=told, subject="another image"))
     assert [result["partialFingerprints"][FINGERPRINT] for result in again] == prints

@@ -6,6 +6,7 @@ import base64
 import fcntl
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_PATIENCE = 120  # seconds
 # Chromium reads commands from 3 and writes events to 4.
 _START = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); "
@@ -96,6 +98,8 @@ class Page:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._events], [], [], _PATIENCE)
+            assert ready, f"the browser has said nothing for {_PATIENCE} s"
             data = os.read(self._events, 1 << 20)
             assert data, "the browser is gone"
             self._rest += data
@@ -129,6 +133,7 @@ def browser(directory: Path) -> Iterator[Page]:
         "--headless=new",
         "--remote-debugging-pipe",
         "--disable-gpu",
+        "--disable-dev-shm-usage",
         "--hide-scrollbars",
         "--no-first-run",
         f"--user-data-dir={directory / 'profile'}",
@@ -150,5 +155,5 @@ def browser(directory: Path) -> Iterator[Page]:
     finally:
         os.close(commands)
         os.close(events)
-        process.terminate()
-        process.wait(timeout=30)
+        process.kill()
+        process.wait()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
 from pipeline.audit.report import AuditReport
@@ -49,6 +50,19 @@ def counts_from(severity: str, threshold: str) -> bool:
 def fails(findings: Sequence[Finding], threshold: str) -> bool:
     """Whether a finding reaches the threshold; one that is tolerated never does."""
     return any(not one.reason and counts_from(one.severity, threshold) for one in findings)
+
+
+def summed(
+    findings: Sequence[Finding], most: int
+) -> Iterator[tuple[Sequence[Finding], Sequence[Finding]]]:
+    """Yield neighbours of one severity, rule and subject together: those to show, those to count.
+
+    At most `most` of them are shown; one that would be the only one left is shown too.
+    """
+    for _, group in groupby(findings, key=lambda one: (one.severity, one.rule, one.subject)):
+        same = list(group)
+        count = len(same) if len(same) <= most + 1 else most
+        yield same[:count], same[count:]
 
 
 _PINS = ("pin-upgraded", "pin-downgraded", "build-changed", "pin-changed", "not-in-lock")

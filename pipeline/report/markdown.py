@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 
 from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
-from pipeline.report.judged import Judged, fails
+from pipeline.report.judged import Judged, fails, summed
 from pipeline.report.markup import code, words
 from pipeline.report.plain import shortened
 from pipeline.report.rules import RULES
@@ -108,14 +107,10 @@ def _findings(
     judged: Judged, title: str, findings: Sequence[Finding], *, collapsed: bool = True
 ) -> Table:
     rows = []
-    for _, group in groupby(findings, key=lambda one: (one.severity, one.rule, one.subject)):
-        same = list(group)
-        count = len(same) if len(same) <= _SHOWN + 1 else _SHOWN
-        rows += [_row(judged, finding) for finding in same[:count]]
-        if count < len(same):
-            rows.append(
-                ["", "", code(_short(same[0].subject)), f"… and {len(same) - count:,} more"]
-            )
+    for told, rest in summed(findings, _SHOWN):
+        rows += [_row(judged, finding) for finding in told]
+        if rest:
+            rows.append(["", "", code(_short(rest[0].subject)), f"… and {len(rest):,} more"])
     return Table(title, ("", "rule", "subject", "what"), rows, collapsed)
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipeline.audit.findings import Finding
 from pipeline.report.directions import SHOWN, Direction
-from pipeline.report.judged import Judged, fails
+from pipeline.report.judged import Judged, fails, summed
 from pipeline.report.plain import printable, shortened
 from pipeline.report.rules import RULES, RuleText
 
 _FEW = 3  # columns
+_SHOWN = 8  # findings that differ in their place only
 _HEADING = 200  # characters
 
 
@@ -133,6 +134,12 @@ class Page:
         there = {cell.direction for line in self.lines for cell in line.cells}
         there |= {detail.direction for line in self.lines for detail in line.details}
         return [shown for direction, shown in SHOWN.items() if direction in there]
+
+    def summed(
+        self, findings: Sequence[Finding]
+    ) -> Iterator[tuple[Sequence[Finding], Sequence[Finding]]]:
+        """Findings of one rule and subject together: those to show, and those to fold away."""
+        return summed(findings, _SHOWN)
 
     @property
     def counting(self) -> Sequence[Finding]:

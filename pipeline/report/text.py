@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import TextIO
 
 from rich.console import Console
@@ -12,7 +11,7 @@ from rich.text import Text
 from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
 from pipeline.audit.report import AuditReport
 from pipeline.report.columns import console_on, write_rows
-from pipeline.report.judged import Judged, judged_audit
+from pipeline.report.judged import Judged, judged_audit, summed
 from pipeline.report.plain import printable
 
 STYLES = {ERROR: "bold red", WARNING: "yellow", NOTE: "dim"}
@@ -51,10 +50,8 @@ def counted(judged: Judged, *, verbose: bool) -> str:
 
 
 def _rows(judged: Judged, shown: Sequence[Finding], verbose: bool) -> Iterator[Sequence[Text]]:
-    for _, group in groupby(shown, key=lambda one: (one.severity, one.rule, one.subject)):
-        findings = list(group)
-        count = len(findings) if verbose or len(findings) <= _SHOWN + 1 else _SHOWN
-        for finding in findings[:count]:
+    for told, rest in summed(shown, len(shown) if verbose else _SHOWN):
+        for finding in told:
             style = STYLES[finding.severity]
             yield (
                 Text(finding.severity, style),
@@ -63,11 +60,10 @@ def _rows(judged: Judged, shown: Sequence[Finding], verbose: bool) -> Iterator[S
             )
             if verbose and finding.path:
                 yield _more(printable(finding.path), "dim")
-        if count < len(findings):
-            subject = printable(findings[0].subject)
-            rest = f"… and {len(findings) - count:,} more of {subject} (-v)"
-            yield _more(rest, STYLES[findings[0].severity])
-        if fix := findings[0].fix:
+        if rest:
+            subject = printable(rest[0].subject)
+            yield _more(f"… and {len(rest):,} more of {subject} (-v)", STYLES[rest[0].severity])
+        if fix := told[0].fix:
             yield _more(f"→ {printable(fix)}", "cyan")
 
 

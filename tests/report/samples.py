@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
+from pipeline.audit.report import AuditReport, Unsatisfied
 from pipeline.drift.findings import findings
 from pipeline.drift.model import (
     ADDED,
@@ -33,6 +34,8 @@ from pipeline.drift.model import (
     Setting,
     Wish,
 )
+from pipeline.inventory.distributions import Distribution
+from pipeline.oci.view import LayerInfo
 from pipeline.report.judged import AUDIT, Judged
 
 # Escapes of a terminal, of Markdown, HTML, XML and CDATA; right-to-left override, half a surrogate
@@ -166,3 +169,26 @@ def history(*, hostile: bool = False) -> History:
     ]
     name = HOSTILE if hostile else "pins.toml"
     return History(name, columns, tuple(rows), found.findings)
+
+
+def audit_report(*, hostile: bool = False) -> AuditReport:
+    """Return an audit of four distributions with the findings of `judged`."""
+    one, name = judged(hostile=hostile), HOSTILE if hostile else "nvidia-nccl-cu13"
+    distributions = [
+        Distribution(package, package, "1.0", f"site/{package}.dist-info", "site", 0)
+        for package in (name, "torch", "new-one", "vllm")
+    ]
+    return AuditReport(
+        one.subject,
+        one.against,
+        (LayerInfo(DIGESTS[2], DIGESTS[2], f"made by {name}"),),
+        tuple(distributions),
+        (Unsatisfied("torch", f"{name}==2", "1.0", "new", 0, target=name),),
+        tuple(one.findings),
+    )
+
+
+def audit_pins(*, hostile: bool = False) -> dict[str, str]:
+    """Return what the lock has for `audit_report`."""
+    name = HOSTILE if hostile else "nvidia-nccl-cu13"
+    return {name: "2.0", "torch": "1.0", "vllm": "0.9", "gone": "1"}

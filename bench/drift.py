@@ -3,8 +3,8 @@
     nox -s bench_drift                    of dist/, as `build` leaves it
     nox -s bench_drift -- --dist DIR --from sm121-v4 --to sm121-v5
 
-A table on stderr, JSON on stdout. pip is asked where the image's dist-infos are unpacked, which is all
-that it reads. Rates are of one run: on a busy machine only the ratios count.
+A table on stderr, JSON on stdout. pip is asked where the image's dist-infos are unpacked, which is
+all that it reads. Rates are of one run: on a busy machine only the ratios count.
 """
 
 from __future__ import annotations

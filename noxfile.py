@@ -180,6 +180,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def bench_drift(session: nox.Session) -> None:
+    """Measure audit and drift beside plain decompression and pip: a table, and JSON on stdout."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.drift", *session.posargs)
+
+
+@nox.session
 def bench_registry(session: nox.Session) -> None:
     """Measure push and pull beside skopeo, through a registry on the loopback."""
     locked(session, "run")

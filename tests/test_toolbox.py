@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import json
 import re
+import sys
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from pipeline.engines.keys import _LIBRARIES
+from pipeline.engines.keys import _LIBRARIES, imported
 from pipeline.engines.local import LocalEngine
 from pipeline.errors import OutsideTrouble
 from pipeline.pins import load_lock
 from pipeline.plan_base import CONFLICTS, SYSTEM
+from pipeline.steps.program import PROGRAMS
 from pipeline.toolbox import LINE, base_for, make_toolbox, toolbox_plan
 from pipeline.wheels.house import Wheelhouse
 from tests.line import add_toolbox, make_line
@@ -32,6 +35,24 @@ def test_its_libraries_are_those_that_the_program_is_locked_to() -> None:
         locked = {wheel.name: wheel.version for wheel in lock.select(base)}
         assert sorted(locked) == sorted(_LIBRARIES)
         assert all(ours[name] == version for name, version in locked.items())
+
+
+def test_it_has_every_library_that_a_step_imports() -> None:
+    modules = imported(
+        ["pipeline.steps.contained", *(f"pipeline.steps.{m}" for m in PROGRAMS.values())]
+    )
+    names = set()
+    for module in modules:
+        path = ROOT.joinpath(*module.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.partition(".")[0])
+    outside = {name for name in names - set(sys.stdlib_module_names) if name != "pipeline"}
+    packages = {name.replace("-", "_") for name in _LIBRARIES} - {"pyelftools"}
+    assert outside <= packages | {"elftools"}
 
 
 def test_it_is_for_both_architectures_and_small() -> None:

@@ -10,7 +10,7 @@ from typing import Protocol
 from pipeline.audit.findings import ERROR
 from pipeline.chain import BUILT, ROOT
 from pipeline.engines.schedule import Engine, Listener
-from pipeline.errors import Refusal
+from pipeline.errors import NoEngine, Refusal
 from pipeline.graph import Plan, PlannedImage, Step
 from pipeline.lock.model import Base, Lock
 from pipeline.oci.image import Image, Runtime, build_image, rfc3339, runtime_of
@@ -167,11 +167,19 @@ def refuse_errors(step: Step, output: StepOutput) -> None:
 
 
 def build(plan: Plan, engine: Engine, assembly: Assembly) -> Mapping[str, Built]:
-    """Run the plan. The layout ends with the images of this run only, whatever happens in it."""
+    """Run the plan. The layout ends with the images of this run only, whatever happens in it.
+
+    Where no engine takes us in there is no run, and the layout stays as it is.
+    """
+    began = True
     try:
         engine.run(plan, assembly.file, assembly)
+    except NoEngine:
+        began = False
+        raise
     finally:
-        assembly.dropped = assembly.layout.keep_only(
-            built.planned.tag for built in assembly.built.values() if built.image
-        )
+        if began:
+            assembly.dropped = assembly.layout.keep_only(
+                built.planned.tag for built in assembly.built.values() if built.image
+            )
     return assembly.built

@@ -71,6 +71,10 @@ class OutsideTrouble(ChainError):
     exit_status = 3
 
 
+class NoEngine(OutsideTrouble):
+    """No engine takes us in: nothing was begun, and nothing that stands is touched."""
+
+
 _ROOM = "make room, then run it again: what is done is kept"
 _LEAVE = "see who may write there, or name another place (--out, SM121_CHAIN_CACHE, TMPDIR)"
 _NEXT = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from pipeline.engines.local import LocalEngine
-from pipeline.engines.reach import named
+from pipeline.engines.reach import find_engine, named
 from pipeline.engines.schedule import Engine
 from pipeline.progress import Progress
 from pipeline.project import Project
@@ -38,11 +38,15 @@ class Settings:
 
 
 def choose(kind: str, settings: Settings) -> Engine:
-    """Return the engine of that kind; `auto` is Dagger where the environment names one."""
+    """Return the engine of that kind; `auto` is Dagger where the environment names one.
+
+    Raises NoEngine when a Dagger engine is wanted and nothing answers.
+    """
     house = settings.house
     local = LocalEngine(house.cache, settings.jobs)
     if kind == "local" or (kind == "auto" and not named(os.environ)):
         return local
+    find_engine(os.environ)  # at once, not when everything has been fetched
     # Its imports take a second, and a local build needs none of them.
     from pipeline.engines.dagger import DaggerEngine
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from pipeline.errors import OutsideTrouble
+from pipeline.errors import NoEngine
 
 PORT, TOKEN = "DAGGER_SESSION_PORT", "DAGGER_SESSION_TOKEN"
 HOST = "_EXPERIMENTAL_DAGGER_RUNNER_HOST"
@@ -49,7 +49,7 @@ def named(environment: Mapping[str, str]) -> bool:
 def find_engine(environment: Mapping[str, str]) -> Engine:
     """Return the engine that the environment names, once something answers there.
 
-    Raises OutsideTrouble, within a few seconds, with what to set or start.
+    Raises NoEngine, within a few seconds, with what to set or start.
     """
     if environment.get(PORT):
         return _session(environment)
@@ -60,7 +60,7 @@ def find_engine(environment: Mapping[str, str]) -> Engine:
     url = urlsplit(where)
     kind = url.scheme.partition("+")[0]  # image+podman://…
     if kind not in _PROBES:
-        raise OutsideTrouble(
+        raise NoEngine(
             f"{HOST}={where}: no such kind of address",
             hint=f"kinds are {', '.join(f'{scheme}://' for scheme in sorted(_PROBES))}",
         )
@@ -75,7 +75,7 @@ def answers(environment: Mapping[str, str]) -> bool:
         return True
     try:
         _PROBES[url.scheme](url)
-    except OutsideTrouble:
+    except NoEngine:
         return False
     return True
 
@@ -83,7 +83,7 @@ def answers(environment: Mapping[str, str]) -> bool:
 def _session(environment: Mapping[str, str]) -> Engine:
     port = environment[PORT]
     if not environment.get(TOKEN):
-        raise OutsideTrouble(
+        raise NoEngine(
             f"{PORT} is set, and {TOKEN} is not", hint="`dagger run` sets both; unset the other"
         )
     try:
@@ -91,7 +91,7 @@ def _session(environment: Mapping[str, str]) -> Engine:
         with socket.create_connection(address, PATIENCE):
             return Engine(f"the session at port {port}")
     except (OSError, ValueError, OverflowError) as error:
-        raise OutsideTrouble(
+        raise NoEngine(
             f"no Dagger session at port {port}: {_said(error)}",
             hint=f"start this under `dagger run`, or unset {PORT}",
         ) from error
@@ -105,8 +105,8 @@ def _cli(environment: Mapping[str, str]) -> str:
         return found
     hint = f"install Dagger's CLI (0.21), or set {CLI} to its path"
     if given:
-        raise OutsideTrouble(f"{CLI}={given}: that is no program", hint=hint)
-    raise OutsideTrouble("Dagger's CLI is not here", hint=hint)
+        raise NoEngine(f"{CLI}={given}: that is no program", hint=hint)
+    raise NoEngine("Dagger's CLI is not here", hint=hint)
 
 
 def _downloaded() -> str:
@@ -118,15 +118,15 @@ def _downloaded() -> str:
 
 def _runtime() -> str:
     """Return the first container runtime that answers."""
-    refused: OutsideTrouble | None = None
+    refused: NoEngine | None = None
     for name in RUNTIMES:
         if shutil.which(name):
             try:
                 _ask([name, "info"], f"{name} does not answer, and no engine is named", _START)
                 return name
-            except OutsideTrouble as error:
+            except NoEngine as error:
                 refused = refused or error
-    raise refused or OutsideTrouble(
+    raise refused or NoEngine(
         "no Dagger engine is named, and no container runtime is here", hint=_START
     )
 
@@ -135,12 +135,12 @@ def _ask(command: list[str], message: str, hint: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
-        raise OutsideTrouble(f"{message}: no answer in {PATIENCE:.0f} s", hint=hint) from None
+        raise NoEngine(f"{message}: no answer in {PATIENCE:.0f} s", hint=hint) from None
     except OSError as error:
-        raise OutsideTrouble(f"{message}: {_said(error)}", hint=hint) from error
+        raise NoEngine(f"{message}: {_said(error)}", hint=hint) from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise OutsideTrouble(f"{message}: {said[-1] if said else 'it failed'}", hint=hint)
+        raise NoEngine(f"{message}: {said[-1] if said else 'it failed'}", hint=hint)
 
 
 def _unix(url: SplitResult) -> None:
@@ -150,7 +150,7 @@ def _unix(url: SplitResult) -> None:
         try:
             probe.connect(path)
         except OSError as error:
-            raise OutsideTrouble(
+            raise NoEngine(
                 f"no Dagger engine listens on {path}: {_said(error)}", hint=_START
             ) from error
 
@@ -162,7 +162,7 @@ def _tcp(url: SplitResult) -> None:
         with socket.create_connection((url.hostname, url.port), PATIENCE):
             pass
     except (OSError, ValueError) as error:
-        raise OutsideTrouble(
+        raise NoEngine(
             f"no Dagger engine at {url.geturl()}: {_said(error)}", hint=_START
         ) from error
 

@@ -207,9 +207,12 @@ def test_a_cli_that_gives_no_session(
     cli.chmod(0o755)
     listening = _listener(socket)
     env = {HOST: f"unix://{socket}", CLI: str(cli)}
+    setting.build()
+    before = (setting.line.root / "dist" / "index.json").read_bytes()
     done = build(setting.line, "--engine", "dagger", env=env)
     listening.close()
     refused(done, 3, text)
+    assert (setting.line.root / "dist" / "index.json").read_bytes() == before
     assert not re.search(r"^\s+File ", done.stderr, re.MULTILINE)
 
 

@@ -166,15 +166,17 @@ def test_a_refusal_of_a_step(client: Client) -> None:
     refused(client.build(), 1, "v1.a", "anchor-missing")
 
 
-def test_an_engine_that_dies_in_the_middle_and_comes_again(client: Client) -> None:
-    change_v1(client.line, 19)
-    client.line.edit("patches/tile.toml", "TILE 16", "TILE 8")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_an_engine_that_goes_in_the_middle_and_comes_again(
+    client: Client, how: signal.Signals
+) -> None:
+    change_v1(client.line, 19 + how)
     process = client.start()
     assert process.stderr is not None
     for text in process.stderr:
-        if text.startswith("["):
+        if "v1/layer" in text:
             break
-    client.engine.stop(signal.SIGKILL)
+    client.engine.stop(how)
     began = time.monotonic()
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 3 and time.monotonic() - began < 10
@@ -184,7 +186,8 @@ def test_an_engine_that_dies_in_the_middle_and_comes_again(client: Client) -> No
     again = client.build()
     assert again.returncode == 0, again.stderr
     assert again.stdout == client.build("--engine", "local", "--out", "local").stdout
-    assert len(ran(again)) < 14
+    # After SIGKILL an engine of 0.21 throws all of its cache away, by its own rule.
+    assert ("base/debian" in ran(again)) is (how == signal.SIGKILL)
 
 
 def test_ctrl_c_ends_the_session(client: Client) -> None:

@@ -25,7 +25,8 @@ from pipeline.errors import NoEngine
 CONNECT_SECONDS = 9.0
 #: The same where an engine may have to be fetched and started first.
 START_SECONDS = 600.0
-_CLOSE_SECONDS = 15.0
+# To say goodbye in; with an engine that is gone the CLI would wait for longer than people do.
+_CLOSE_SECONDS, _FAULT_SECONDS = 15.0, 3.0
 # They keep the CLI off the network: nobody is told of a build, and nothing is looked up.
 _QUIET = {
     "DO_NOT_TRACK": "1",
@@ -78,12 +79,14 @@ def open_session(engine: Engine, log: TextIO | None) -> Iterator[Session]:
     assert process.stdin and process.stdout and process.stderr
     reader = threading.Thread(target=_drain, args=(process.stderr, said, log), daemon=True)
     reader.start()
+    patience = _FAULT_SECONDS
     try:
         port, token = _connected(process, process.stdout, reader, said, engine)
         with _environment({PORT: port, TOKEN: token}):
             yield Session(process, said)
+        patience = _CLOSE_SECONDS
     finally:
-        _close(process, process.stdin)
+        _close(process, process.stdin, patience)
         reader.join(timeout=1)
 
 
@@ -148,12 +151,12 @@ def _telling(said: deque[str]) -> str:
     return lines[-1] if lines else ""
 
 
-def _close(process: subprocess.Popen[bytes], stdin: IO[bytes]) -> None:
+def _close(process: subprocess.Popen[bytes], stdin: IO[bytes], patience: float) -> None:
     """End the CLI by closing its stdin, so that it can say goodbye to the engine."""
     with contextlib.suppress(OSError):
         stdin.close()
     try:
-        process.wait(timeout=_CLOSE_SECONDS)
+        process.wait(timeout=patience)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         process.kill()
         process.wait()

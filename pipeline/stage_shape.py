@@ -15,7 +15,7 @@ from pipeline.payloads import file_faults
 _NAME = re.compile(r"v[1-9][0-9]{0,5}")
 # distribution-spec 1.1, "Pulling manifests": the grammar of a tag.
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_PROBE = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_PROBE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
 _VARIABLE = re.compile(r"[^\s=\0]+")
 _WORDS: dict[type, str] = {str: "a string", list: "an array", dict: "a table"}
 _KEYS: dict[str, type] = {
@@ -92,7 +92,7 @@ def _string_faults(key: str, value: Any) -> Iterator[tuple[str, str]]:
             elif item in value[:number]:
                 yield f"{key}[{number}]", f"{item!r} stands twice"
             elif key == "smoke" and not _PROBE.fullmatch(item):
-                yield f"{key}[{number}]", f"{item!r} is no name of a probe, as nope-mla"
+                yield f"{key}[{number}]", f"{item!r} is no name of a probe, as nope_mla"
 
 
 def _tables(key: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | None]]:

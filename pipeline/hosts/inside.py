@@ -1,0 +1,59 @@
+"""What starts the probes inside a container: `python3 -c THIS SECONDS ARGUMENT…`. Standard library.
+
+stdin is a line with a number of bytes, then a zip archive of that size, and then it stays open for
+as long as whoever started this lives. When it ends, or the time is over, everything here is killed:
+a container outlives neither a caller that was killed nor a line that broke.
+"""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+
+
+def main(seconds: str, *arguments: str) -> int:
+    """Unpack the archive, run its run.py with the arguments, and return its exit status."""
+    size = int(sys.stdin.buffer.readline())
+    data = sys.stdin.buffer.read(size)
+    if len(data) != size:
+        print("the probes did not arrive whole", file=sys.stderr)
+        return 125
+    folder = tempfile.mkdtemp(prefix="smoke-")
+    zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
+    child = subprocess.Popen(
+        [sys.executable, os.path.join(folder, "run.py"), *arguments],  # noqa: PTH118
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def stop(why: str) -> None:
+        print(why, file=sys.stderr, flush=True)
+        try:
+            os.killpg(child.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(1 << 16):
+            pass
+        stop("whoever asked for the probes is gone")
+
+    # A thread that only waits for stdin must not keep the process.
+    threading.Thread(target=watch, daemon=True).start()
+    timer = threading.Timer(float(seconds), stop, ["the time is over"])
+    timer.daemon = True
+    timer.start()
+    status = child.wait()
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    status = main(*sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: the thread that waits for stdin holds a lock that the exit would wait for.
+    os._exit(status)

@@ -7,6 +7,7 @@ when `run_container` returns, whatever happened.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import subprocess
 import threading
@@ -24,6 +25,7 @@ _LONGEST_LINE = 2000
 # What it takes a runtime to start and to end a container, on top of the program's own time.
 _GRACE = 60
 _TICK = 0.05
+_MOMENT = 5
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Outcome:
     stdout: bytes = b""
     problem: str = ""
     last_line: str = ""
-    _full: threading.Event = field(default_factory=threading.Event)
+    is_full: threading.Event = field(default_factory=threading.Event)
 
 
 def container_command(task: Task, name: str, runtime: Runtime) -> list[str]:
@@ -81,22 +83,36 @@ def run_container(
     Raises nothing: what goes wrong is the outcome's problem.
     """
     name = f"sm121-smoke-{secrets.token_hex(6)}"
+    command = container_command(task, name, runtime)
     try:
-        return run_streaming(
-            lambda: runtime.start(container_command(task, name, runtime)), task, tell, stop
-        )
+        return listen(lambda: runtime.start(command), task.files, task.seconds, tell, stop)
     finally:
         # With --rm it is gone already when it ended by itself; asking again costs nothing.
         runtime.remove(name)
 
 
-def run_streaming(
+def pull_image(
+    runtime: Runtime, name: str, tell: Callable[[str], None], stop: threading.Event
+) -> None:
+    """Bring an image by name, however long that takes. Raises OutsideTrouble."""
+    command = [runtime.program, "pull", "--quiet", name]
+    outcome = listen(lambda: runtime.start(command), b"", None, tell, stop)
+    if outcome.status:
+        raise runtime.trouble(f"does not pull {name}: {outcome.last_line}")
+
+
+def listen(
     start: Callable[[], subprocess.Popen[bytes]],
-    task: Task,
+    files: bytes,
+    seconds: float | None,
     tell: Callable[[str], None],
     stop: threading.Event,
 ) -> Outcome:
-    """Start a program that reads `task.files` as inside.py does, and listen until it ends."""
+    """Start a program, send it `files` as inside.py reads them, and listen until it ends.
+
+    It is ended when it takes longer than `seconds` and some more, when it says too much, on `stop`,
+    and when this is interrupted.
+    """
     outcome = Outcome()
     try:
         process = start()
@@ -104,30 +120,43 @@ def run_streaming(
         outcome.problem = f"cannot be started: {error.strerror}"
         return outcome
     assert process.stdin and process.stdout and process.stderr
+    sender = threading.Thread(target=_send, args=(process.stdin, files), daemon=True)
     threads = [
         threading.Thread(target=_collect, args=(process.stdout, outcome), daemon=True),
         threading.Thread(target=_lines, args=(process.stderr, outcome, tell), daemon=True),
-        threading.Thread(target=_send, args=(process.stdin, task.files), daemon=True),
+        sender,
     ]
     for thread in threads:
         thread.start()
-    end = time.monotonic() + task.seconds + _GRACE
-    while process.poll() is None and not outcome.problem:
-        if stop.wait(_TICK):
-            outcome.problem = "interrupted"
-        elif time.monotonic() > end:
-            outcome.problem = f"timed out: no end after {task.seconds + _GRACE:.0f} s"
-        elif outcome._full.is_set():
-            outcome.problem = f"more than {MOST_OUTPUT} bytes of output"
-    if outcome.problem:
-        process.kill()
-    status = process.wait()
+    end = None if seconds is None else time.monotonic() + seconds + _GRACE
+    try:
+        while process.poll() is None and not outcome.problem:
+            if stop.wait(_TICK):
+                outcome.problem = "interrupted"
+            elif end is not None and time.monotonic() > end:
+                outcome.problem = f"timed out: no end after {seconds:.0f} s and {_GRACE} s"
+            elif outcome.is_full.is_set():
+                outcome.problem = f"more than {MOST_OUTPUT} bytes of output"
+    finally:
+        _end(process, sender)
     for thread in threads:
         # A grandchild may hold the pipes for ever; what it says is not waited for.
-        thread.join(5)
+        thread.join(_MOMENT)
     if not outcome.problem:
-        outcome.status = status
+        outcome.status = process.returncode
     return outcome
+
+
+def _end(process: subprocess.Popen[bytes], sender: threading.Thread) -> None:
+    """End a program: by the end of its stdin, which also reaches what it started; then by force."""
+    assert process.stdin
+    if not sender.is_alive():
+        with contextlib.suppress(OSError):  # what was not sent
+            process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_MOMENT)
+    process.kill()
+    process.wait()
 
 
 def _send(stream: IO[bytes], files: bytes) -> None:
@@ -145,7 +174,7 @@ def _collect(stream: IO[bytes], outcome: Outcome) -> None:
     while block := stream.read1(1 << 16):  # type: ignore[attr-defined]
         size += len(block)
         if size > MOST_OUTPUT:
-            outcome._full.set()
+            outcome.is_full.set()
             return
         parts.append(block)
     outcome.stdout = b"".join(parts)

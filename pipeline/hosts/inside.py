@@ -22,13 +22,14 @@ def main(seconds: str, *arguments: str) -> int:
     if len(data) != size:
         print("the probes did not arrive whole", file=sys.stderr)
         return 125
-    folder = tempfile.mkdtemp(prefix="smoke-")
-    zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
-    child = subprocess.Popen(
-        [sys.executable, os.path.join(folder, "run.py"), *arguments],  # noqa: PTH118
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    with tempfile.TemporaryDirectory(prefix="smoke-") as folder:
+        zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
+        return run([sys.executable, f"{folder}/run.py", *arguments], float(seconds))
+
+
+def run(command: list[str], seconds: float) -> int:
+    """Run a program in a session of its own, until it ends, stdin ends, or the time is over."""
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def stop(why: str) -> None:
         print(why, file=sys.stderr, flush=True)
@@ -44,7 +45,7 @@ def main(seconds: str, *arguments: str) -> int:
 
     # A thread that only waits for stdin must not keep the process.
     threading.Thread(target=watch, daemon=True).start()
-    timer = threading.Timer(float(seconds), stop, ["the time is over"])
+    timer = threading.Timer(seconds, stop, ["the time is over"])
     timer.daemon = True
     timer.start()
     status = child.wait()

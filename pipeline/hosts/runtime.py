@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, cast
 
@@ -73,6 +72,17 @@ class Runtime:
                 hint="name another runtime with --runtime",
             ) from error
 
+    def has(self, name: str) -> bool:
+        """Return whether the runtime shows an image of that name."""
+        return _run(self.host, [self.program, "image", "inspect", name]).returncode == 0
+
+    def lacks(self, name: str) -> OutsideTrouble:
+        """Return the error for an image that is not there."""
+        return OutsideTrouble(
+            f"no image on {_place(self.host)} has the content of {name}",
+            hint=f"bring it there: load STAGE --host {self.host}",
+        )
+
     def load(self, write: Callable[[BinaryIO], None]) -> None:
         """Load the archive that `write` writes to a stream."""
         command = _command(self.host, [self.program, "load"])
@@ -117,28 +127,12 @@ class Runtime:
         """Remove a container, whether it runs, has ended or is not there."""
         _run(self.host, [self.program, "rm", "--force", container])
 
-    def pull(self, name: str, tell: Callable[[str], None]) -> None:
-        """Bring an image by name, however long that takes. Raises OutsideTrouble."""
-        process = self.start([self.program, "pull", name])
-        assert process.stdin and process.stdout and process.stderr
-        process.stdin.close()
-        try:
-            # stderr goes where it can be told: a pull says on stdout how far it is.
-            reader = threading.Thread(target=process.stdout.read, daemon=True)
-            reader.start()
-            last = ""
-            for line in process.stderr:
-                last = line.decode(errors="replace").strip() or last
-                tell(last)
-            status = process.wait()
-        finally:
-            process.kill()
-            process.wait()
-        if status:
-            raise OutsideTrouble(
-                f"{self.program} on {_place(self.host)} does not pull {name}: {last}",
-                hint="log in there, or bring the image with `load`",
-            )
+    def trouble(self, what: str) -> OutsideTrouble:
+        """Return the error for something that the runtime does not do."""
+        return OutsideTrouble(
+            f"{self.program} on {_place(self.host)} {what}",
+            hint="log in there, or bring the image with `load`",
+        )
 
     def _ask(self, *args: str) -> str:
         done = _run(self.host, [self.program, *args])

@@ -1,4 +1,4 @@
-"""What the gate itself asks of the numbers of probes that it knows, whatever a report says it asked.
+"""What the gate itself asks of the numbers of probes that it knows, whatever a report says.
 
 The tolerances are measured ones (an H200, healthy runs against planted faults): healthy runs stay
 at 0.0031 by head and 0.0025 by Frobenius norm; a scale that is 1 % off gives 0.019 by head, one

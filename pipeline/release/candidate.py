@@ -66,6 +66,7 @@ def required_probes(project: Project, stage: str) -> tuple[str, ...]:
 def created(image: ImageFile) -> float | None:
     """Return when an image says it was created, in unix seconds; None when it does not say."""
     try:
-        return datetime.fromisoformat(str(image.document.get("created"))).timestamp()
+        moment = datetime.fromisoformat(str(image.document.get("created")))
+        return moment.timestamp() if moment.tzinfo else None
     except (ValueError, OverflowError):
         return None

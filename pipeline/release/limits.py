@@ -18,7 +18,7 @@ LIMITS: Limits = {
     "nope_mla": _NEAR,
     "fa2_rows": _NEAR,
     "fa2_fp8_kv": _NEAR,
-    "nccl": {
+    "nccl_library": {
         "version": {"equals": 23007},
         "copies_mapped": {"equals": 1},
         "copies_installed": {"equals": 1},

@@ -137,9 +137,7 @@ def write_tags(
         repository.put_tag(tag, image.manifest, image.media_type)
         found = read_tag(repository, tag)
         if not found:
-            raise OutsideTrouble(
-                f"{tag} was taken, but cannot be read back", hint="run it again"
-            )
+            raise OutsideTrouble(f"{tag} was taken, but cannot be read back", hint="run it again")
         if found != image.digest:
             raise Refusal(
                 f"{tag} is {found} after it was written: somebody else wrote it meanwhile",

@@ -32,10 +32,13 @@ def run(command: list[str], seconds: float) -> int:
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def stop(why: str) -> None:
-        print(why, file=sys.stderr, flush=True)
         try:
             os.killpg(child.pid, signal.SIGKILL)
         except ProcessLookupError:
+            pass
+        try:
+            print(why, file=sys.stderr, flush=True)
+        except OSError:  # whoever is gone does not listen either
             pass
 
     def watch() -> None:
@@ -54,7 +57,5 @@ def run(command: list[str], seconds: float) -> int:
 
 if __name__ == "__main__":
     status = main(*sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
     # Not sys.exit: the thread that waits for stdin holds a lock that the exit would wait for.
     os._exit(status)

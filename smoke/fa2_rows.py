@@ -1,7 +1,7 @@
-"""The row sweep: FA2's paged MLA from one row to 512, decode and causal, two seeds, every row and head.
+"""The row sweep: FA2's paged MLA over 1 to 512 rows, decode and causal, two seeds.
 
-FlashInfer 0.6.17, which never initialises its accumulators when there is no rotary part, is wrong in
-all of these shapes, often with finite numbers.
+FlashInfer 0.6.17, which never initialises its accumulators when there is no rotary part, is wrong
+in all of these shapes, with finite numbers or NaN.
 """
 
 from __future__ import annotations

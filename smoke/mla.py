@@ -1,14 +1,15 @@
 """Sparse MLA without a rotary part, as FlashInfer's FA2 kernel runs it, beside an fp32 reference.
 
-Shapes, scale and tolerances are those that were measured to separate right from wrong: see
-docs/smoke.md. A shape is a batch of requests with page size 1, so that the page table is the list of
-selected rows. `CASE` numbers: the worst relative norm of a (token, head), and the Frobenius norm.
+Shapes, scale and tolerances are those that were measured to separate right from wrong
+(docs/smoke.md). A shape is a batch of requests with page size 1, so that the page table is the
+list of selected rows.
 """
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,24 +58,24 @@ def causal(rows: int) -> Shape:
 
 @dataclass
 class Inputs:
-    """q [tokens, heads, ckv] bf16; cache [rows, 1, ckv]; indices [requests, kv]: rows of the cache."""
+    """q [tokens, heads, ckv] bf16; cache [rows, 1, ckv]; indices [requests, kv] into the cache."""
 
     q: Any
     cache: Any
     indices: Any
 
 
-def inputs(torch: Any, shape: Shape, dtype: Any, seed: int) -> Inputs:
+def inputs(torch: Any, shape: Shape, dtype: Any, seed: int, device: str = "cuda") -> Inputs:
     """Make the inputs of one case: the same ones on every run."""
-    generator = torch.Generator(device="cuda").manual_seed(seed)
+    generator = torch.Generator(device=device).manual_seed(seed)
 
     def normal(*size: int) -> Any:
-        return torch.randn(size, generator=generator, device="cuda").to(torch.bfloat16)
+        return torch.randn(size, generator=generator, device=device).to(torch.bfloat16)
 
     cache = normal(CACHE_ROWS, 1, CKV).to(dtype)
     q = normal(shape.requests * shape.rows, HEADS, CKV)
     selected = [
-        torch.randperm(CACHE_ROWS, generator=generator, device="cuda")[: shape.kv]
+        torch.randperm(CACHE_ROWS, generator=generator, device=device)[: shape.kv]
         for _ in range(shape.requests)
     ]
     return Inputs(q, cache, torch.stack(selected).to(torch.int32))
@@ -96,7 +97,7 @@ def reference(torch: Any, shape: Shape, data: Inputs) -> Any:
 
 
 def distance(torch: Any, got: Any, want: Any) -> tuple[float, float]:
-    """Return (worst relative norm of a (token, head), relative Frobenius norm); NaN if not finite."""
+    """Return the worst relative norm of a (token, head) and the relative Frobenius norm, or NaN."""
     if not torch.isfinite(got).all():
         return float("nan"), float("nan")
     difference = got.float() - want
@@ -138,22 +139,25 @@ def dtypes(torch: Any) -> dict[str, Any]:
     return {"bf16": torch.bfloat16, "fp8": torch.float8_e4m3fn}
 
 
-def build(torch: Any, kinds: list[str]) -> list[str]:
-    """Compile the modules side by side, once. Returns their names. Raises Broken.
+def build(torch: Any, kinds: Sequence[str]) -> list[str]:
+    """Compile the modules side by side, once; nothing to do when they are. Raises Broken.
 
-    FlashInfer tries a failed build again at every plan(): whoever comes later must not get there.
+    Each in its own build directory, where plan() looks. FlashInfer's build_jit_specs() runs ninja
+    in the directory above, whose log plan() does not know: it would compile all of it again.
+    A failed build would be tried again at every plan(): whoever calls this must stop.
     """
     from flashinfer.jit.attention import gen_batch_mla_module
-    from flashinfer.jit.core import build_jit_specs
 
     specs = [gen_batch_mla_module(*module_arguments(torch, kind)) for kind in kinds]
-    try:
-        build_jit_specs(specs, verbose=False)
-    except Exception as error:
-        print(error, file=sys.stderr, flush=True)
-        lines = [line for line in str(error).splitlines() if "error" in line.lower()]
-        raise Broken(f"FlashInfer's JIT build failed: {(lines or ['see above'])[0]}"[:500]) from None
-    return [spec.name for spec in specs]
+    with ThreadPoolExecutor(len(specs)) as pool:
+        builds = [pool.submit(spec.build, verbose=False, need_lock=True) for spec in specs]
+    for done in builds:
+        error = done.exception()
+        if error is not None:
+            print(error, file=sys.stderr, flush=True)
+            lines = [line for line in str(error).splitlines() if "error" in line.lower()]
+            raise Broken(f"FlashInfer's JIT build failed: {(lines or ['see above'])[0]}"[:500])
+    return [str(spec.name) for spec in specs]
 
 
 class Kernel:
@@ -199,7 +203,9 @@ class Kernel:
 
     def run(self) -> Any:
         """Return the output, [tokens, heads, ckv] bf16."""
-        return self.wrapper.run(*run_arguments(self.torch, self.q, self.cache), **scales(self.cache))
+        return self.wrapper.run(
+            *run_arguments(self.torch, self.q, self.cache), **scales(self.cache)
+        )
 
 
 def run_arguments(torch: Any, q: Any, cache: Any) -> tuple[Any, Any, Any, Any]:
@@ -212,9 +218,7 @@ def scales(cache: Any) -> dict[str, float]:
     return {"ckv_scale": 1.0, "kpe_scale": 1.0} if cache.element_size() == 1 else {}
 
 
-def compare(
-    probe: Probe, torch: Any, shape: Shape, kind: str, seed: int, label: str = ""
-) -> None:
+def compare(probe: Probe, torch: Any, shape: Shape, kind: str, seed: int, label: str = "") -> None:
     """Run one case through the kernel and record how far it is from the reference."""
     data = inputs(torch, shape, dtypes(torch)[kind], seed)
     kernel = Kernel(torch, shape, data, probe.plant)
@@ -223,8 +227,3 @@ def compare(
     torch.cuda.synchronize()
     worst, whole = distance(torch, got, reference(torch, shape, data))
     probe.case(label or f"{shape} seed {seed}", worst_head=worst, frobenius=whole)
-
-
-def workspace() -> str:
-    """Where FlashInfer keeps what it compiles."""
-    return os.environ.get("FLASHINFER_WORKSPACE_BASE") or os.path.expanduser("~")

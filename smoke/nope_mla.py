@@ -1,7 +1,8 @@
-"""Sparse MLA without a rotary part: four tokens over a top-k buffer of 2,048, plain and as a CUDA graph.
+"""Sparse MLA without a rotary part: four tokens, a top-k of 2,048, plain and as a CUDA graph.
 
-The buffer's rows end in -1 behind the valid entries, as the indexer leaves them. The graph is captured
-once and replayed after a new plan with other lengths, other rows and other queries, as vLLM does.
+In the graph the top-k buffer's rows end in -1 behind the valid entries, as the indexer leaves
+them. It is captured once and replayed after a new plan with other lengths, rows and queries, as
+vLLM does.
 """
 
 from __future__ import annotations

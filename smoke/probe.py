@@ -1,7 +1,8 @@
 """What every probe of this folder shares: its command line, its numbers and its one line of JSON.
 
-A probe calls `run(NAME, body, …)`. `body(probe, arguments)` measures and calls `probe.number()` with
-the limit that the number must keep. README.md has the contract. Standard library only.
+A probe calls `run(NAME, about, body)`. `body(probe, arguments)` measures, and calls
+`probe.number()` with the limit that the number must keep. README.md has the contract. Standard
+library only.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Probe:
             return
         self.numbers[name] = value
         self.faults += [
-            f"{name} is {value:.6g}, {told}" for told in broken(value, self.thresholds.get(name, {}))
+            f"{name} is {value:.6g}, {told}"
+            for told in broken(value, self.thresholds.get(name, {}))
         ]
 
     def case(self, name: str, **numbers: float) -> None:
@@ -135,7 +137,9 @@ def run(
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON line here as well")
     if plants:
-        parser.add_argument("--plant", choices=plants, default="", help="with this fault; see below")
+        parser.add_argument(
+            "--plant", choices=plants, default="", help="with this fault; see below"
+        )
     if options is not None:
         options(parser)
     given = parser.parse_args(arguments)
@@ -168,7 +172,7 @@ def _outcome(
         return ERROR, str(cannot)
     except Broken as fault:
         return FAILED, str(fault)
-    except Exception as error:  # whatever the code under test raises is its failure
+    except Exception as error:  # noqa: BLE001 - what the code under test raises is its failure
         traceback.print_exc()
         first = (str(error).strip().splitlines() or [""])[0]
         return FAILED, f"{type(error).__name__}: {first}"[:500]

@@ -38,7 +38,7 @@ from pipeline.release.probefiles import ProbeFiles, read_probes
 from pipeline.release.record import Drift, Evidence
 from pipeline.release.runner import Orders, Target, smoke_hosts
 from pipeline.release.tagging import folder_of, refusal, tag_candidate
-from pipeline.release.tags import check_tags, proven_names, read_tag
+from pipeline.release.tags import check_tags, proven_names
 from pipeline.standing import planned_image
 
 REPORT = "smoke.json"
@@ -195,9 +195,6 @@ class _Release:
         return Evidence(read_documents([path]))
 
     def _tag(self, candidate: Candidate, evidence: Evidence) -> list[Reference]:
-        previous = self._leave or read_tag(self._repository, candidate.planned.tag)
-        if previous == candidate.image.digest:
-            previous = ""
         folder = folder_of(self._args.state, candidate)
         tagged = tag_candidate(
             candidate,
@@ -205,8 +202,8 @@ class _Release:
             evidence,
             folder,
             move_from=self._leave,
-            previous=previous,
-            drift=self._drift(candidate, previous) if previous else None,
+            previous=self._leave,
+            drift=self._drift(candidate, self._leave) if self._leave else None,
             tell=_silent if self._args.quiet else _tell,
         )
         _tell(f"record: {folder}/record.md, record.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.release.limits import Limits, broken_rules
+from pipeline.release.limits import Limit, Limits, Rules, broken_rules
 from pipeline.release.refusals import Reason, Refused
 from pipeline.release.run import Probe, Run
 
@@ -35,6 +35,9 @@ def _judge(
     if probe.plant:
         problem = f"it ran with the planted fault {probe.plant}"
         yield Refused(Reason.PROBE_PLANTED, where, problem)
+    if probe.stand_ins:
+        problem = f"it stood in for something: {', '.join(probe.stand_ins)}"
+        yield Refused(Reason.PROBE_NOT_REAL, where, problem)
     if probe.status != _PASSED:
         said = probe.status + (f": {probe.reason}" if probe.reason else "")
         yield Refused(Reason.PROBE_FAILED, where, said)
@@ -45,24 +48,24 @@ def _judge(
         if name not in probe.numbers:
             yield Refused(Reason.NUMBER_MISSING, where, f"{name} has a threshold and no value")
         else:
-            for problem in broken_rules(name, probe.numbers[name], rules):
-                yield Refused(Reason.LIMIT_BROKEN, where, problem)
+            yield from _broken(where, name, probe.numbers[name], rules)
     if _CAPABILITY in probe.numbers:
-        wanted = capability[0] * 10 + capability[1]
-        for problem in broken_rules(_CAPABILITY, probe.numbers[_CAPABILITY], {"equals": wanted}):
-            yield Refused(Reason.OTHER_GPU, where, problem)
-    for name, rules in limits.get(probe.name, {}).items():
+        wanted = {"equals": capability[0] * 10 + capability[1]}
+        shown = probe.numbers[_CAPABILITY]
+        yield from _broken(where, _CAPABILITY, shown, wanted, Reason.OTHER_GPU)
+    limit = limits.get(probe.name, Limit({}))
+    for name, rules in limit.numbers.items():
         if name not in probe.numbers:
             yield Refused(Reason.NUMBER_MISSING, where, f"there is no {name}")
-        for case, number in _values(probe, name):
-            for problem in broken_rules(name, number, rules):
-                yield Refused(Reason.LIMIT_BROKEN, f"{where}{case}", problem)
-
-
-def _values(probe: Probe, name: str) -> Iterator[tuple[str, float]]:
-    """Yield a number of the probe as a whole and of each of its cases."""
-    if name in probe.numbers:
-        yield "", probe.numbers[name]
+        else:
+            yield from _broken(where, name, probe.numbers[name], rules)
     for case, numbers in probe.cases:
-        if name in numbers:
-            yield f", {case}", numbers[name]
+        for name in limit.cases.keys() & numbers.keys():
+            yield from _broken(f"{where}, {case}", name, numbers[name], limit.cases[name])
+
+
+def _broken(
+    where: str, name: str, number: float, rules: Rules, reason: Reason = Reason.LIMIT_BROKEN
+) -> Iterator[Refused]:
+    for problem in broken_rules(name, number, rules):
+        yield Refused(reason, where, problem)

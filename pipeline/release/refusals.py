@@ -29,6 +29,7 @@ class Reason(StrEnum):
     PROBE_TWICE = "probe-twice"
     PROBE_FAILED = "probe-failed"
     PROBE_PLANTED = "probe-planted"
+    PROBE_NOT_REAL = "probe-not-real"
     NUMBER_MISSING = "number-missing"
     LIMIT_BROKEN = "limit-broken"
 

@@ -26,7 +26,7 @@ class Probe:
     """One probe's result. `numbers` are finite; `thresholds` by number: rule -> bound.
 
     `cases` are its single measurements, (name, numbers). `plant` is the fault that was planted, ""
-    for none.
+    for none; `stand_ins` is what was not the image's own.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Probe:
     cases: Sequence[tuple[str, Mapping[str, float]]]
     seconds: float
     plant: str = ""
+    stand_ins: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ def _probe(table: Table) -> Probe:
         cases=[(case.text("case"), _numbers(case, "numbers")) for case in table.tables("cases")],
         seconds=_number(table, "seconds"),
         plant=optional(table, "plant"),
+        stand_ins=table.texts("stand_ins", required=False),
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.release.documents import FIXTURES
+from tests.release import documents
 
 DOCKER = r'''#!PYTHON
 import json, os, signal, subprocess, sys
@@ -195,8 +195,7 @@ def make_standin(folder: Path, project: Path, *layouts: Path) -> StandIn:
         (folder / "bin" / name).chmod(0o755)
     (folder / "layouts").write_text("\n".join(map(str, layouts)), encoding="utf-8")
     (project / "smoke").mkdir()
-    sample = (FIXTURES / "passed.json").read_text(encoding="utf-8")
-    run = RUN.replace("SAMPLE", repr(sample))
+    run = RUN.replace("SAMPLE", repr(json.dumps(documents.run())))
     (project / "smoke" / "run.py").write_text(run, encoding="utf-8")
     return StandIn(folder)
 

@@ -57,9 +57,12 @@ def test_a_report_that_proves_the_image() -> None:
         (f"{MLA}.probe", "nope-mla", Reason.PROBE_MISSING),
         (f"{RUN}.probes.1.probe", "nope_mla", Reason.PROBE_TWICE),
         (f"{MLA}.plant", "scale", Reason.PROBE_PLANTED),
-        (f"{MLA}.numbers.worst_head", 0.0061, Reason.LIMIT_BROKEN),
+        (f"{MLA}.stand_ins", ["vLLM"], Reason.PROBE_NOT_REAL),
+        (f"{MLA}.numbers.plain_worst_head", 0.0061, Reason.LIMIT_BROKEN),
+        (f"{MLA}.numbers.graph_frobenius", 0.0041, Reason.LIMIT_BROKEN),
+        (f"{RUN}.probes.1.numbers.worst_head", 0.0061, Reason.LIMIT_BROKEN),
         (f"{MLA}.cases.0.numbers.worst_head", 0.0061, Reason.LIMIT_BROKEN),
-        (f"{MLA}.thresholds.worst_head", {"min": 0.5}, Reason.LIMIT_BROKEN),
+        (f"{MLA}.thresholds.plain_worst_head", {"min": 0.5}, Reason.LIMIT_BROKEN),
         (f"{RUN}.probes.2.numbers.version", 22907, Reason.LIMIT_BROKEN),
         (f"{MLA}.thresholds", {}, Reason.NUMBER_MISSING),
         (f"{MLA}.numbers", {"capability": 121}, Reason.NUMBER_MISSING),
@@ -90,13 +93,15 @@ def test_only_passed_is_passed(status: str) -> None:
 
 
 def test_a_threshold_of_the_report_that_is_wider_than_the_gates_own_is_of_no_use() -> None:
-    document = spoiled(f"{MLA}.numbers.worst_head", 0.02)
-    document["ranks"][0]["run"]["probes"][0]["thresholds"]["worst_head"] = {"max": 1}
+    document = spoiled(f"{MLA}.numbers.plain_worst_head", 0.02)
+    document["ranks"][0]["run"]["probes"][0]["thresholds"]["plain_worst_head"] = {"max": 1}
     assert reasons(document) == {Reason.LIMIT_BROKEN}
 
 
 def test_a_narrower_one_counts() -> None:
-    assert reasons(spoiled(f"{MLA}.thresholds.worst_head", {"max": 0.003})) == {Reason.LIMIT_BROKEN}
+    assert reasons(spoiled(f"{MLA}.thresholds.plain_worst_head", {"max": 0.003})) == {
+        Reason.LIMIT_BROKEN
+    }
 
 
 def test_a_verdict_is_never_believed() -> None:

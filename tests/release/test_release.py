@@ -1,4 +1,4 @@
-"""A whole release on the loopback: Debian's docker-registry, a stand-in for the GPU host, skopeo."""
+"""A whole release on the loopback: docker-registry, a stand-in for the GPU hosts, skopeo."""
 
 from __future__ import annotations
 
@@ -112,10 +112,8 @@ def test_from_the_lock_to_a_tag(
 
     # Somebody else's tool pulls it, and it is what was built.
     copy = tmp_path / "copy"
-    subprocess.run(
-        ["skopeo", "copy", "--src-tls-verify=false", f"docker://{repository}:{TAG}", f"oci:{copy}:x"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    pulled = ["skopeo", "copy", "--src-tls-verify=false", f"docker://{repository}:{TAG}"]
+    subprocess.run([*pulled, f"oci:{copy}:x"], check=True, capture_output=True)
     index = json.loads((copy / "index.json").read_bytes())
     assert [one["digest"] for one in index["manifests"]] == [digest]
 
@@ -147,11 +145,11 @@ def test_from_the_lock_to_a_tag(
 
 
 def test_a_probe_that_fails_is_no_release(line: Line, standin: StandIn, repository: str) -> None:
-    failing = {"probes": {"set": {"probes.0.numbers.worst_head": 0.09}}}
+    failing = {"probes": {"set": {"probes.0.numbers.plain_worst_head": 0.09}}}
     standin.behave(here=failing)
     done = release(line, standin, repository)
     assert done.returncode == 1
-    assert "limit-broken: rank 0 (here): nope_mla: worst_head is 0.09" in done.stderr
+    assert "limit-broken: rank 0 (here): nope_mla: plain_worst_head is 0.09" in done.stderr
     assert summary(done.stderr) == {
         "build": "done", "audit": "done", "push": "done", "smoke": "failed", "tag": "not",
         "verify": "not",
@@ -255,6 +253,7 @@ def test_two_releases_at_once_from_two_places(
     line: Line, standin: StandIn, repository: str, tmp_path: Path
 ) -> None:
     """Two checkouts with unlike patches: one gets the moving tag, the other one is told."""
+    (tmp_path / "b").mkdir()
     other = make_line(tmp_path / "b" / "project", tmp_path / "cache", tmp_path / "b" / "scratch")
     shutil.copytree(line.root / "stages", other.root / "stages", dirs_exist_ok=True)
     other.edit("patches/tile.toml", "TILE 16", "TILE 8")

@@ -230,7 +230,7 @@ def test_a_rank_with_a_problem(
         ({"probes": []}, "probe-missing"),
         ({"probes.0.status": "skipped"}, "probe-failed"),
         ({"probes.0.status": "timed-out"}, "probe-failed"),
-        ({"probes.0.numbers.worst_head": 0.1}, "limit-broken"),
+        ({"probes.0.numbers.plain_worst_head": 0.1}, "limit-broken"),
         ({"probes.0.plant": "row"}, "probe-planted"),
         ({"problems": ["the JIT build failed"]}, "rank-failed"),
         ({"finished": 99999999999}, "times-disagree"),

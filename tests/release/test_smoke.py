@@ -22,6 +22,7 @@ from pipeline.oci.references import parse_reference
 from tests.line import Line, make_line
 from tests.oci.registry.server import Registry, serve
 from tests.release.standin import StandIn, make_standin, use
+from tests.release.test_schemas import schema
 
 ROOT = Path(__file__).parents[2]
 REQUIRED = '["nope_mla", "nccl_library"]'
@@ -77,7 +78,10 @@ def smoke(
     """Run the verb; return status, report and stderr."""
     status = main(["smoke", subject, *args])
     out, err = capsys.readouterr()
-    return status, json.loads(out) if out else {}, err
+    report = json.loads(out) if out else {}
+    if report:
+        schema("smoke-report-1").validate(report)
+    return status, report, err
 
 
 def problem(report: dict[str, Any], rank: int = 0) -> str:

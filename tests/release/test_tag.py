@@ -18,6 +18,7 @@ from pipeline.oci.registry.client import Repository
 from tests.line import Line, make_line
 from tests.oci.registry.server import Fault, Registry, serve
 from tests.release.documents import report as sample
+from tests.release.test_schemas import schema
 
 OTHER = "sha256:" + "7" * 64
 
@@ -99,7 +100,9 @@ def put_other(registry: Registry, tag: str) -> str:
 
 def record(line: Line, image: ImageFile, prefix: str = "") -> dict[str, Any]:
     folder = line.root / "releases" / "sm121-v4" / f"{prefix}{image.digest[7:19]}"
-    return dict(json.loads((folder / "record.json").read_bytes()))
+    document = dict(json.loads((folder / "record.json").read_bytes()))
+    schema("release-record-1").validate(document)
+    return document
 
 
 def test_a_proven_image_gets_both_tags(

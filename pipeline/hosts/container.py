@@ -12,6 +12,7 @@ import secrets
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from pipeline.hosts.runtime import Runtime
 INSIDE = Path(__file__).with_name("inside.py")
 MOST_OUTPUT = 8 * 1024 * 1024
 _LONGEST_LINE = 2000
+_LAST = 3  # lines that are kept for a report
 # What it takes a runtime to start and to end a container, on top of the program's own time.
 _GRACE = 60
 _TICK = 0.05
@@ -44,13 +46,18 @@ class Task:
 
 @dataclass
 class Outcome:
-    """How it ended: exit status, all of stdout, or why there is no result."""
+    """How it ended: exit status, all of stdout, or why there is no result; the last it told."""
 
     status: int | None = None
     stdout: bytes = b""
     problem: str = ""
-    last_line: str = ""
+    last: deque[str] = field(default_factory=lambda: deque(maxlen=_LAST))
     is_full: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def said(self) -> str:
+        """The last lines of stderr, as one."""
+        return " / ".join(self.last)
 
 
 def container_command(task: Task, name: str, runtime: Runtime) -> list[str]:
@@ -98,7 +105,7 @@ def pull_image(
     command = [runtime.program, "pull", "--quiet", name]
     outcome = listen(lambda: runtime.start(command), b"", None, tell, stop)
     if outcome.status:
-        raise runtime.trouble(f"does not pull {name}: {outcome.last_line}")
+        raise runtime.trouble(f"does not pull {name}: {outcome.said}")
 
 
 def listen(
@@ -185,5 +192,5 @@ def _lines(stream: IO[bytes], outcome: Outcome, tell: Callable[[str], None]) -> 
         text = line.decode("utf-8", "replace").rstrip()
         clean = "".join(one if one.isprintable() else " " for one in text)
         if clean:
-            outcome.last_line = clean
+            outcome.last.append(clean)
             tell(clean)

@@ -200,7 +200,7 @@ def _finished(rank: Rank, outcome: Outcome, say: Callable[[str], None]) -> Rank:
     try:
         run = parse_run(outcome.stdout)
     except FaultyFile as error:
-        said = f"; the last it said: {outcome.last_line}" if outcome.last_line else ""
+        said = f"; the last it said: {outcome.said}" if outcome.said else ""
         fault = f"{len(error.faults)} faults, first {error.faults[0]}"
         what = fault if outcome.stdout.strip() else "there is none"
         return _failed(rank, f"exit status {outcome.status}, no result: {what}{said}", say)

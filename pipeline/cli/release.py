@@ -189,9 +189,9 @@ class _Release:
             refused = judge([report], candidate.wanted, time.time())
             path.parent.mkdir(parents=True, exist_ok=True)
             write_report(report, refused, path)
-            print_verdict(report, refused)
             if refused:
                 raise refusal(refused)
+            print_verdict(report, refused)
         return Evidence(read_documents([path]))
 
     def _tag(self, candidate: Candidate, evidence: Evidence) -> list[Reference]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 from pipeline.errors import FaultyFile
 from pipeline.release.limits import LIMITS, Limits
@@ -147,10 +146,13 @@ def _times(report: SmokeReport, wanted: Wanted, now: float) -> Iterator[Refused]
 
 
 def _together(ranks: Sequence[Rank]) -> Iterator[Refused]:
-    for one, other in combinations(ranks, 2):
-        if one.number == other.number or one.host == other.host:
-            problem = f"rank {one.number} ({one.host}) and rank {other.number} ({other.host})"
+    seen: dict[int | str, Rank] = {}
+    for rank in ranks:
+        first = seen.get(rank.number) or seen.get(rank.host)
+        if first:
+            problem = f"rank {first.number} ({first.host}) and rank {rank.number} ({rank.host})"
             yield Refused(Reason.RANK_TWICE, "", f"{problem} are one")
+        seen[rank.number] = seen[rank.host] = rank
     with_run = [rank for rank in ranks if rank.run is not None]
     for rank in with_run[1:]:
         first = with_run[0]

@@ -159,8 +159,9 @@ def _smoke_text(record: Mapping[str, Any]) -> str:
     parts = []
     for report in record["smoke"]:
         for rank in report["ranks"]:
-            who = f"{rank['gpu']}, capability {rank['capability']}, driver {rank['driver']}"
-            parts.append(f"Rank {rank['rank']}, `{rank['host']}` ({rank['runtime']}): {who}.\n")
+            where = f"Rank {rank['rank']}, {rank['host']} ({rank['runtime']})"
+            what = f"{rank['gpu']}, capability {rank['capability']}, driver {rank['driver']}"
+            parts.append(f"{_cell(where)}: {_cell(what)}.\n")
             rows = [
                 (
                     f"`{probe['probe']}`",
@@ -189,5 +190,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text that ends neither its cell nor its line."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """Return text that others wrote so that it ends neither its cell nor its line, and is text."""
+    plain = "".join(one if one.isprintable() else " " for one in text)
+    return " ".join(plain.split()).replace("|", "\\|").replace("<", "&lt;")

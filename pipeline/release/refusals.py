@@ -43,6 +43,10 @@ class Refused:
     problem: str
 
     def __str__(self) -> str:
-        text = ": ".join(part for part in (self.reason, self.where, self.problem) if part)
-        clean = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
-        return clean if len(clean) <= _LONGEST else f"{clean[:_LONGEST]} …"
+        return shown(": ".join(part for part in (self.reason, self.where, self.problem) if part))
+
+
+def shown(text: str) -> str:
+    """Return text that others wrote as it may be shown: on one line, not too long, no controls."""
+    head = text[:_LONGEST] + (" …" if len(text) > _LONGEST else "")
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in head)

@@ -18,6 +18,7 @@ from pipeline.hosts.container import INSIDE, Outcome, Task, listen, pull_image, 
 from pipeline.hosts.inspection import Inspected
 from pipeline.hosts.runtime import HERE, Runtime
 from pipeline.release.probefiles import ProbeFiles
+from pipeline.release.refusals import shown
 from pipeline.release.report import Rank, RankImage, SmokeReport
 from pipeline.release.run import parse_run
 
@@ -202,6 +203,6 @@ def _finished(rank: Rank, outcome: Outcome, say: Callable[[str], None]) -> Rank:
     except FaultyFile as error:
         said = f"; the last it said: {outcome.said}" if outcome.said else ""
         fault = f"{len(error.faults)} faults, first {error.faults[0]}"
-        what = fault if outcome.stdout.strip() else "there is none"
+        what = shown(fault) if outcome.stdout.strip() else "there is none"
         return _failed(rank, f"exit status {outcome.status}, no result: {what}{said}", say)
     return replace(rank, run=run)

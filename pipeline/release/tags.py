@@ -123,11 +123,10 @@ def write_tags(
 ) -> Sequence[str]:
     """Write the tags that do not name the image yet, and return them.
 
-    Each is asked for just before, and read back after. Raises Refusal when it is, or has become,
-    another image's; OutsideTrouble.
+    The image must have been found to be all there (`check_published`). Each tag is asked for just
+    before, and read back after. Raises Refusal when it is, or has become, another image's;
+    OutsideTrouble.
     """
-    check_published(repository, image)
-    check_tags(repository, names, image.digest, move_from)
     written = []
     for tag in names.all:
         if read_tag(repository, tag) == image.digest:

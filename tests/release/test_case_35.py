@@ -6,6 +6,7 @@ Field names are the case's own; `translated` maps them to those of a report of o
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -44,18 +45,30 @@ def name(check: str) -> str:
     return str(check).replace("-", "_")
 
 
-@pytest.fixture
-def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
-    made = make_line(tmp_path / "project", tmp_path / "cache", tmp_path / "scratch")
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Line:
+    """A line whose v1 requires what the case does, with an image as old as the case's."""
+    scratch = tmp_path_factory.mktemp("case35")
+    line = make_line(scratch / "project", scratch / "cache", scratch / "scratch")
     checks = json.dumps([name(one) for one in PUSH["required_checks"]])
-    made.edit("stages/v01-model.toml", "patches =", f"smoke = {checks}\npatches =")
-    made.edit("pins.toml", "epoch = 1767225600", f"epoch = {seconds(PUSH['image_created'])}")
-    monkeypatch.chdir(made.root)
-    monkeypatch.setenv("SM121_CHAIN_CACHE", str(made.cache))
+    line.edit("stages/v01-model.toml", "patches =", f"smoke = {checks}\npatches =")
+    line.edit("pins.toml", "epoch = 1767225600", f"epoch = {seconds(PUSH['image_created'])}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(line.root)
+        patch.setenv("SM121_CHAIN_CACHE", str(line.cache))
+        assert main(["build", "--offline", "-q", "--to", "v1"]) == 0
+    return line
+
+
+@pytest.fixture
+def line(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+    root = tmp_path / "project"
+    shutil.copytree(built.root, root)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("SM121_CHAIN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    assert main(["build", "--offline", "-q", "--to", "v1"]) == 0
     monkeypatch.setattr("time.time", lambda: float(seconds("2026-10-01T00:00:00Z")))
-    return made
+    return Line(root, tmp_path / "cache", built.wheels)
 
 
 @pytest.fixture

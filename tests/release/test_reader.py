@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from pipeline.errors import FaultyFile
 from pipeline.release.document import MOST_BYTES
+from pipeline.release.gate import judge_documents
 from pipeline.release.report import read_report
 from pipeline.release.run import parse_run
-from tests.release.documents import report, spoiled
+from tests.release.documents import NOW, WANTED, report, spoiled
 
 
 def faults(document: Any) -> list[str]:
@@ -103,6 +105,18 @@ def test_faults_of_shape(path: str, value: Any, text: str) -> None:
 )  # fmt: skip
 def test_what_is_missing(path: str) -> None:
     assert any("missing" in fault for fault in faults(spoiled(path, drop=True)))
+
+
+def test_a_report_of_very_many_ranks_ends_soon() -> None:
+    """Judging takes time by the length of a report, not by its square."""
+    document = spoiled("ranks.0.run", None)
+    one = document["ranks"][0]
+    document["ranks"] = [{**one, "rank": n, "host": f"h{n}"} for n in range(8_000)]
+    data = json.dumps(document).encode()
+    assert len(data) < MOST_BYTES
+    began = time.process_time()
+    assert len(judge_documents({"r": data}, WANTED, NOW)) == 8_000
+    assert time.process_time() - began < 10
 
 
 def test_all_faults_at_once() -> None:

@@ -126,6 +126,22 @@ def test_a_proven_image_gets_both_tags(
     assert registry.asked("^PUT") == []
 
 
+def test_names_that_others_chose_end_neither_a_cell_nor_the_run(
+    repository: str, image: ImageFile, tmp_path: Path, line: Line
+) -> None:
+    path = write_report(image, tmp_path / "r.json")
+    document = json.loads(path.read_bytes())
+    (rank,) = document["ranks"]
+    rank["host"] = "a|b\n<b>"
+    rank["run"]["environment"]["gpu"] = "GB10 \ud800\x1b[31m"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert main(["tag", "v4", repository, "--smoke", str(path)]) == 0
+    folder = line.root / "releases" / "sm121-v4" / image.digest[7:19]
+    text = (folder / "record.md").read_text(encoding="utf-8")
+    assert "Rank 0, a\\|b &lt;b> (docker): GB10 [31m, capability 12.1" in text
+    assert record(line, image)["smoke"][0]["ranks"][0]["host"] == "a|b\n<b>"
+
+
 def test_a_held_stage_is_tagged_as_the_image_that_stands_for_it(
     repository: str, registry: Registry, image: ImageFile, report: Path
 ) -> None:

@@ -24,7 +24,10 @@ class ProbeFiles:
 
 
 def read_probes(directory: Path) -> ProbeFiles:
-    """Read every .py of a directory, its folders too. Raises UsageError without a driver."""
+    """Read every file of a directory but its pages for people and what Python compiled.
+
+    Raises UsageError without a driver.
+    """
     if not (directory / DRIVER).is_file():
         raise UsageError(
             f"{directory}: no probes: there is no {DRIVER}",
@@ -32,8 +35,8 @@ def read_probes(directory: Path) -> ProbeFiles:
         )
     files = {
         path.relative_to(directory).as_posix(): path.read_bytes()
-        for path in sorted(directory.rglob("*.py"))
-        if path.is_file()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.suffix not in (".md", ".pyc")
     }
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:

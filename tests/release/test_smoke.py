@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from pipeline.cli import main
 from pipeline.hosts import container
 from pipeline.oci.reading import find_image
 from pipeline.oci.references import parse_reference
+from pipeline.release.probefiles import read_probes
 from tests.line import Line, make_line
 from tests.oci.registry.server import Registry, serve
 from tests.release.standin import StandIn, make_standin, use
@@ -422,6 +425,20 @@ def test_calls_that_are_wrong(
     assert main(["smoke", *host]) == 2
     err = capsys.readouterr().err
     assert text in err and standin.calls("run") == []
+
+
+def test_the_probes_are_what_runs_whatever_packs_them(tmp_path: Path) -> None:
+    for name, text in {"run.py": "1", "a/b.c": "2", "README.md": "3", "a/x.pyc": "4"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    first = read_probes(tmp_path)
+    with zipfile.ZipFile(io.BytesIO(first.archive)) as archive:
+        assert archive.namelist() == ["a/b.c", "run.py"]
+    (tmp_path / "README.md").write_text("other", encoding="utf-8")
+    (tmp_path / "run.py").touch()
+    assert read_probes(tmp_path) == first
+    (tmp_path / "a" / "b.c").write_text("other", encoding="utf-8")
+    assert read_probes(tmp_path).digest != first.digest
 
 
 def test_without_probes_nothing_runs(

@@ -27,7 +27,7 @@ _LAST = 3  # lines that are kept for a report
 # What it takes a runtime to start and to end a container, on top of the program's own time.
 _GRACE = 60
 _TICK = 0.05
-_MOMENT = 5
+_MOMENT = 10  # longer than what runs inside takes to end
 
 
 @dataclass(frozen=True)

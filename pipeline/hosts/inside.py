@@ -14,6 +14,8 @@ import tempfile
 import threading
 import zipfile
 
+MOMENT = 5.0  # seconds that the driver has to end its children
+
 
 def main(seconds: str, *arguments: str) -> int:
     """Unpack the archive, run its run.py with the arguments, and return its exit status."""
@@ -30,16 +32,17 @@ def main(seconds: str, *arguments: str) -> int:
 def run(command: list[str], seconds: float) -> int:
     """Run a program in a session of its own, until it ends, stdin ends, or the time is over."""
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    ended = threading.Event()
 
     def stop(why: str) -> None:
-        try:
-            os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        try:
-            print(why, file=sys.stderr, flush=True)
-        except OSError:  # whoever is gone does not listen either
-            pass
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(child.pid, number)
+            except ProcessLookupError:
+                pass
+            if number == signal.SIGTERM:
+                complain(why)
+                ended.wait(MOMENT)  # the driver ends the probes, which have sessions of their own
 
     def watch() -> None:
         while sys.stdin.buffer.read(1 << 16):
@@ -52,7 +55,16 @@ def run(command: list[str], seconds: float) -> int:
     timer.daemon = True
     timer.start()
     status = child.wait()
+    ended.set()
     return status if status >= 0 else 128 - status
+
+
+def complain(why: str) -> None:
+    """Say why on stderr, if anybody listens."""
+    try:
+        print(why, file=sys.stderr, flush=True)
+    except OSError:
+        pass
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def test_what_it_may_do(runtime: Runtime, without_gpus: None) -> None:
 
 def test_it_ends_by_its_time(runtime: Runtime, without_gpus: None) -> None:
     outcome = run(runtime, task(runtime, "--hang", seconds=2))
-    assert outcome.status == 137 and outcome.last[-1] == "the time is over"
+    assert outcome.status == 143 and outcome.last[-1] == "the time is over"
     assert containers() == []
 
 

@@ -297,7 +297,7 @@ def test_a_hang_ends_by_the_time_limit(
     standin.behave(here={"probes": {"hang": 300, "pids": str(tmp_path / "pids")}})
     status, report, _err = smoke(capsys, image, "--time-limit", "1.5")
     assert status == 1
-    assert "exit status 137" in problem(report) and "the time is over" in problem(report)
+    assert "exit status 143" in problem(report) and "the time is over" in problem(report)
     assert gone(tmp_path / "pids") and standin.left == []
 
 

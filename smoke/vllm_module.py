@@ -23,6 +23,7 @@ from probe import Broken, CannotRun, Probe
 CUDA = "vllm.platforms.cuda"
 INDEXER = "vllm.model_executor.layers.sparse_attn_indexer_kpool"
 KPOOL = "vllm.models.glm5next.nvidia.ops.kpool_compress"
+MODEL = "vllm.models.glm5next"
 _REAL = (CUDA, INDEXER, KPOOL)
 
 
@@ -123,6 +124,9 @@ def load(probe: Probe, name: str, root: Path | None) -> Any:
     elif importlib.util.find_spec("vllm") is None:
         raise CannotRun("vllm is not installed")
     probe.say(f"importing {name}")
+    if name == INDEXER:
+        # It and the model import one another; the server enters by the model.
+        importlib.import_module(MODEL)
     module = importlib.import_module(name)
     probe.facts[name] = str(module.__file__)
     return module

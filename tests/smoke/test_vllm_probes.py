@@ -131,6 +131,30 @@ def test_topk_route_that_is_written_in_another_way(stands: Any, tmp_path: Path) 
         stands.vllm_module.function(module, "other")
 
 
+def test_the_indexer_is_entered_by_the_model(smoke: Any, tmp_path: Path) -> None:
+    """Imported first, the indexer's module fails: it and the model import one another."""
+    files = {
+        "vllm/__init__.py": "",
+        "vllm/model_executor/__init__.py": "",
+        "vllm/model_executor/layers/__init__.py": "",
+        FILES[1]: "import vllm.models.glm5next\nclass Indexer: pass\n",
+        "vllm/models/__init__.py": "",
+        "vllm/models/glm5next/__init__.py": f"from {smoke.vllm_module.INDEXER} import Indexer\n",
+    }
+    for name, text in files.items():
+        target = tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    script = tmp_path / "try.py"
+    for load, status in (
+        ("import importlib; importlib.import_module(vllm_module.INDEXER)", 1),
+        ("vllm_module.load(probe.Probe('sample'), vllm_module.INDEXER, None)", 0),
+    ):
+        script.write_text(f"import probe, vllm_module\n{load}\n", encoding="utf-8")
+        environment = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{SMOKE}"}
+        assert start(script, [], environment).status == status
+
+
 class TestExactTopk:
     """The checker of the exact top-k, on real torch."""
 

@@ -7,6 +7,7 @@ written and read again after: whoever lost a race is told.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from pipeline.oci.registry.client import Repository
 from pipeline.verification import check_blobs
 
 _HEX = 12
+# Longer than what lies between somebody else's look at a tag and their write: of two that write one
+# tag at once, the first one then reads back what the second one wrote.
+_SETTLE = 0.5
 _MOST = 128  # distribution-spec: the longest tag
 
 
@@ -134,6 +138,8 @@ def write_tags(
             continue
         check_tags(repository, names, image.digest, move_from)
         repository.put_tag(tag, image.manifest, image.media_type)
+        if tag == names.moving:
+            time.sleep(_SETTLE)
         found = read_tag(repository, tag)
         if not found:
             raise OutsideTrouble(f"{tag} was taken, but cannot be read back", hint="run it again")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from pipeline.audit.findings import Finding
@@ -19,30 +19,66 @@ from pipeline.oci.references import Reference
 _Key = tuple[str, str]  # kind and name
 
 
+class _Matrix:
+    """Collects columns and what their rows need, so that no image stays open for it."""
+
+    def __init__(self) -> None:
+        self.columns: list[Column] = []
+        self._versions: list[Mapping[_Key, str]] = []
+        self._ranks: dict[_Key, int] = {}
+
+    def add(self, column: Column, side: Side) -> None:
+        """Add a column with the side that its image is."""
+        self.columns.append(column)
+        self._versions.append(_versions(side))
+        for name, found in side.inventory.by_name.items():
+            self._ranks.setdefault((DISTRIBUTION, name), rank(name, found))
+
+    def history(self, subject: str) -> History:
+        """Return the whole."""
+        changes = [_changes(column) for column in self.columns]
+        keys = {key for one in (*self._versions, *changes) for key in one}
+        rows = [
+            Row(
+                kind=kind,
+                name=name,
+                rank=self._ranks.get((kind, name), SYSTEM),
+                family=family_of(name) if kind == DISTRIBUTION else "",
+                gpu=kind == DISTRIBUTION and talks_to_gpu(name),
+                versions=tuple(one.get((kind, name), "") for one in self._versions),
+                changes=tuple(one.get((kind, name)) for one in changes),
+            )
+            for kind, name in keys
+        ]
+        rows.sort(key=lambda row: (not row.moves, row.rank, row.kind != DISTRIBUTION, row.name))
+        return History(subject, tuple(self.columns), tuple(rows), tuple(_findings(self.columns)))
+
+
 def line_history(opener: Opener) -> History:
     """Return the history of the line that the opener is of: its base, then its stages in order.
 
     Each is compared with its parent. Raises UsageError when one does not stand in `dist/`.
     """
-    chain = opener.project.chain
+    stages = list(opener.project.chain)
     base = opener.open(ROOT)
     sides: dict[str, Side] = {ROOT: base}
-    columns = [Column(ROOT, "", base.image)]
-    for stage in chain:
-        below, status = sides[stage.parent or ROOT], stage.on(opener.base)
-        parent = stage.parent or ROOT
-        if status.state != BUILT:
-            sides[stage.name] = below
-            columns.append(
-                Column(
-                    stage.name, parent, below.image, status.state, " ".join(status.reason.split())
-                )
-            )
-            continue
-        sides[stage.name] = side = opener.open(stage.name, [below])
-        columns.append(Column(stage.name, parent, side.image, comparison=compare(below, side)))
+    matrix = _Matrix()
+    matrix.add(Column(ROOT, "", base.image), base)
+    for number, stage in enumerate(stages):
+        side, status = sides[stage.parent], stage.on(opener.base)
+        column = Column(stage.name, stage.parent, side.image)
+        if status.state == BUILT:
+            below, side = side, opener.open(stage.name, [side])
+            column = replace(column, image=side.image, comparison=compare(below, side))
+        else:
+            reason = " ".join(status.reason.split())
+            column = replace(column, state=status.state, reason=reason)
+        sides[stage.name] = side
+        matrix.add(column, side)
+        needed = {later.parent for later in stages[number + 1 :]}
+        sides = {name: one for name, one in sides.items() if name in needed}
     name = f"line {opener.line}" if opener.line else "the default line"
-    return _history(f"{name} on {opener.base}", columns, [sides[one.name] for one in columns])
+    return matrix.history(f"{name} on {opener.base}")
 
 
 def tags_history(reference: Reference, opener: Opener) -> History:
@@ -52,25 +88,28 @@ def tags_history(reference: Reference, opener: Opener) -> History:
     """
     from pipeline.oci.registry.client import Repository  # see `subjects.open_subject`
 
-    repository = Repository(reference.at())
-    tags = sorted(repository.tags(), key=_natural)
+    tags = sorted(Repository(reference.at()).tags(), key=_natural)
     if not tags:
         raise Refusal(f"{reference.name}: it has no tags", hint="look at the repository's name")
-    columns: list[Column] = []
-    sides: list[Side] = []
+    matrix = _Matrix()
+    places: dict[str, int] = {}  # columns by the digest of their image
+    last: list[Side] = []
     for tag in tags:
-        beside = sides[-1:]
-        side = opener.open(f"docker://{reference.at(tag=tag)}", beside)
-        same = [at for at, one in enumerate(sides) if one.image.digest == side.image.digest]
-        if same:
-            column = columns[same[0]]
-            columns[same[0]] = replace(column, name=f"{column.name}, {tag}")
+        side = opener.open(f"docker://{reference.at(tag=tag)}", last)
+        place = places.setdefault(side.image.digest, len(matrix.columns))
+        if place < len(matrix.columns):
+            column = matrix.columns[place]
+            matrix.columns[place] = replace(column, name=f"{column.name}, {tag}")
             continue
-        parent = columns[-1].name if columns else ""
-        comparison = compare(beside[0], side) if beside else None
-        columns.append(Column(tag, parent, side.image, comparison=comparison))
-        sides.append(side)
-    return _history(reference.name, columns, sides)
+        parent = matrix.columns[-1].name if last else ""
+        comparison = compare(last[0], side) if last else None
+        matrix.add(Column(tag, parent, side.image, comparison=comparison), side)
+        last = [side]
+    # A parent may have got the name of another tag since.
+    names = [column.name for column in matrix.columns]
+    for at in range(1, len(names)):
+        matrix.columns[at] = replace(matrix.columns[at], parent=names[at - 1])
+    return matrix.history(reference.name)
 
 
 def _natural(tag: str) -> list[tuple[int, int, str]]:
@@ -87,30 +126,6 @@ def _natural(tag: str) -> list[tuple[int, int, str]]:
         if char:
             pieces.append((1, 0, char))
     return pieces
-
-
-def _history(subject: str, columns: Sequence[Column], sides: Sequence[Side]) -> History:
-    versions = [_versions(side) for side in sides]
-    changes = [_changes(column) for column in columns]
-    ranks: dict[_Key, int] = {}
-    for side in sides:
-        for name, found in side.inventory.by_name.items():
-            ranks.setdefault((DISTRIBUTION, name), rank(name, found))
-    keys = {key for one in versions for key in one} | {key for one in changes for key in one}
-    rows = [
-        Row(
-            kind=kind,
-            name=name,
-            rank=ranks.get((kind, name), SYSTEM),
-            family=family_of(name) if kind == DISTRIBUTION else "",
-            gpu=kind == DISTRIBUTION and talks_to_gpu(name),
-            versions=tuple(one.get((kind, name), "") for one in versions),
-            changes=tuple(one.get((kind, name)) for one in changes),
-        )
-        for kind, name in keys
-    ]
-    rows.sort(key=lambda row: (not row.moves, row.rank, row.kind != DISTRIBUTION, row.name))
-    return History(subject, tuple(columns), tuple(rows), tuple(_findings(columns)))
 
 
 def _versions(side: Side) -> dict[_Key, str]:

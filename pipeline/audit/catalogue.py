@@ -62,4 +62,6 @@ SEVERITIES: Mapping[str, str] = {
     "drift-base": WARNING,
     "drift-setting": WARNING,
     "drift-lone-files": NOTE,
+    # the baseline file
+    "baseline-unused": WARNING,
 }

@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.audit.findings import ERROR
 from pipeline.chain import BASES
+from pipeline.cli.reporting import (
+    HTML,
+    JSON,
+    TEXT,
+    add_report_arguments,
+    baseline_of,
+    places_of,
+    publish,
+    rendered,
+    settled,
+)
 from pipeline.collector import collector_paused
 from pipeline.drift.compare import compare
 from pipeline.drift.history import line_history, tags_history
 from pipeline.drift.model import Comparison, History
 from pipeline.drift.opening import Opener
 from pipeline.drift.sides import Shared
-from pipeline.errors import UsageError, system_trouble
+from pipeline.errors import UsageError
 from pipeline.oci.references import parse_reference
 from pipeline.progress import progress_on
 from pipeline.report import json
-from pipeline.report.drift import write_comparison, write_history
+from pipeline.report.judged import fails
+from pipeline.report.text_drift import write_comparison, write_history
 from pipeline.wheels.house import default_cache
 
 
@@ -46,30 +59,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tags", metavar="REPOSITORY", help="every tag of a repository, as one matrix"
     )
     parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there")
-    level = parser.add_mutually_exclusive_group()
-    level.add_argument("-v", "--verbose", action="store_true", help="every file, label and package")
-    level.add_argument("-q", "--quiet", action="store_true", help="no report: the exit status only")
+    add_report_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare; 1 when a finding is an error, otherwise 0."""
+    """Compare; 1 when a finding reaches the threshold, otherwise 0."""
+    baseline = baseline_of(args)
     with progress_on(sys.stderr, quiet=args.quiet) as progress, collector_paused():
         cache = default_cache()
         opener = Opener(
             Path.cwd(), cache, args.line or "", args.base, Shared(cache), progress=progress
         )
         result = _result(args, opener)
-    if args.output:
-        try:
-            with args.output.open("w", encoding="utf-8", newline="\n") as file:
-                _write(result, args, file)
-        except OSError as error:
-            raise system_trouble(error, f"{args.output} cannot be written") from error
-    elif not args.quiet:
+    result = replace(result, findings=settled(result.findings, _versions(result), baseline, args))
+    if args.format == TEXT and args.output is None and not args.quiet:
         _write(result, args, sys.stdout)
-    return 1 if result.worst == ERROR else 0
+    else:
+        publish(_rendered(result, args), args)
+    return 1 if fails(result.findings, args.fail_on) else 0
 
 
 def _result(args: argparse.Namespace, opener: Opener) -> Comparison | History:
@@ -88,10 +95,48 @@ def _result(args: argparse.Namespace, opener: Opener) -> Comparison | History:
     return compare(before, opener.open(args.subjects[1], [before]))
 
 
+def _versions(result: Comparison | History) -> dict[str, list[str]]:
+    """Return the versions that packages went to, by name."""
+    steps = [result] if isinstance(result, Comparison) else []
+    if isinstance(result, History):
+        steps = [one.comparison for one in result.columns if one.comparison is not None]
+    found: dict[str, list[str]] = {}
+    for step in steps:
+        for change in step.changes:
+            found.setdefault(change.name, []).append(change.after)
+    return found
+
+
 def _write(result: Comparison | History, args: argparse.Namespace, out: TextIO) -> None:
-    if args.format == "json":
-        out.write(json.render(result.to_document()))
-    elif isinstance(result, Comparison):
+    if isinstance(result, Comparison):
         write_comparison(result, out, verbose=args.verbose)
     else:
         write_history(result, out, verbose=args.verbose)
+
+
+def _rendered(result: Comparison | History, args: argparse.Namespace) -> str:
+    if args.format == JSON:
+        return json.render(result.to_document())
+    if args.format == TEXT:
+        out = io.StringIO()
+        _write(result, args, out)
+        return out.getvalue()
+    # Only the format that is asked for pays for its imports.
+    if args.format == HTML:
+        from pipeline.report.html import html
+        from pipeline.report.page_drift import comparison_page, history_page
+
+        threshold = args.fail_on
+        return html(
+            comparison_page(result, threshold=threshold)
+            if isinstance(result, Comparison)
+            else history_page(result, threshold=threshold)
+        )
+    from pipeline.report.judged_drift import judged_comparison, judged_history
+    from pipeline.report.markdown_drift import comparison_tables, history_tables
+
+    if isinstance(result, Comparison):
+        judged, tables = judged_comparison(result), comparison_tables(result)
+    else:
+        judged, tables = judged_history(result), history_tables(result)
+    return rendered(judged, args, places_of(args.line or "", {}), tables)

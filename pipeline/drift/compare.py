@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline.drift.families import torn
 from pipeline.drift.files import lone_files, owned_differences
 from pipeline.drift.findings import findings
 from pipeline.drift.libraries import libraries
@@ -33,7 +34,7 @@ def compare(before: Side, after: Side) -> Comparison:
         settings=changed,
         files=lone_files(found.lone, after),
     )
-    return findings(comparison)
+    return findings(comparison, torn(before.inventory, after.inventory))
 
 
 def _base_changed(before: Image, after: Image) -> bool | None:

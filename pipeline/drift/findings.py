@@ -1,22 +1,25 @@
 """The changes of a comparison as findings: by severity, for filters and the exit status.
 
-A change that a stage of the image says it made is a note with that as its reason; whether the
-image holds what the lock says is for `audit`.
+A change that a stage of the image says it made is a note with that as its reason. Of the others a
+downgrade counts most, and what talks to the GPU more than the rest; against a lock every difference
+is an error. docs/drift.md has the table; whether the image holds what its lock says is for `audit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from pipeline.audit.catalogue import SEVERITIES
-from pipeline.audit.findings import NOTE, Finding
+from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
 from pipeline.drift.model import (
     ADDED,
     BUILD,
+    DISTRIBUTION,
     DOWN,
     FILES,
     LIBRARY,
+    LOCK,
     MOVED,
     NEW,
     ORIGIN,
@@ -42,15 +45,16 @@ _RULES = {
 _FIX = "look at what the layer did; `audit` says whether the image holds what its lock says"
 
 
-def findings(comparison: Comparison) -> Comparison:
-    """Return the comparison with its findings, sorted as reports show them."""
-    found = sorted(_findings(comparison), key=Finding.sort_key)
+def findings(comparison: Comparison, others: Iterable[Finding] = ()) -> Comparison:
+    """Return the comparison with its findings, and with `others`, sorted as reports show them."""
+    found = sorted((*_findings(comparison), *others), key=Finding.sort_key)
     return replace(comparison, findings=tuple(found))
 
 
 def _findings(comparison: Comparison) -> Iterator[Finding]:
+    kinds = [comparison.before.kind, comparison.after.kind]
     for change in comparison.changes:
-        yield _moved(change)
+        yield _moved(change, against_lock=kinds.count(LOCK) == 1)
         yield from _unmet(change)
     if comparison.base_changed:
         yield _finding("drift-base", comparison.after.subject, "it stands on another base")
@@ -70,17 +74,32 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
         )
 
 
-def _moved(change: Change) -> Finding:
+def _moved(change: Change, *, against_lock: bool) -> Finding:
     wishes = "".join(f"; {wish}" for wish in change.wishes)
+    # That a stage did it is no reason where it is held against the lock of another one.
+    reason = "" if against_lock and change.kind == DISTRIBUTION else change.reason
     return _finding(
         "drift-library" if change.kind == LIBRARY else _RULES[change.direction],
         change.name,
         describe(change) + wishes,
         path=next(iter((*change.files.changed, *change.files.added, *change.files.removed)), ""),
         layer=change.layer.digest if change.layer else "",
-        reason=change.reason,
-        fix="" if change.reason else _FIX,
+        reason=reason,
+        fix="" if reason else _FIX,
+        severity=_severity(change, against_lock),
     )
+
+
+def _severity(change: Change, against_lock: bool) -> str:
+    """Return the severity of a change that nothing explains."""
+    usual = SEVERITIES[_RULES[change.direction]]
+    if change.kind == DISTRIBUTION and against_lock:
+        return ERROR
+    if change.gpu or change.family or change.kind == LIBRARY:
+        return usual
+    if change.kind == DISTRIBUTION and usual == ERROR:
+        return ERROR
+    return WARNING if usual == ERROR else NOTE
 
 
 def describe(change: Change) -> str:
@@ -151,6 +170,7 @@ def _finding(
     layer: str = "",
     reason: str = "",
     fix: str = "",
+    severity: str = "",
 ) -> Finding:
-    severity = NOTE if reason else SEVERITIES[rule]
+    severity = NOTE if reason else severity or SEVERITIES[rule]
     return Finding(rule, severity, subject, message, path, layer, fix, reason)

@@ -84,7 +84,7 @@ def test_a_patch_is_a_change_inside_an_unchanged_version(line: Line, capsys: Cap
 def test_backwards_nothing_explains_it(line: Line, capsys: Capture) -> None:
     assert main(["drift", "v4", "v1"]) == 1
     out = capsys.readouterr().out
-    assert "down    flashinfer-python  0.6.18 → 0.6.17" in out
+    assert "error  ▼ down  flashinfer-python  0.6.18 → 0.6.17" in out
 
 
 def test_a_held_stage_is_its_ancestor(line: Line, capsys: Capture) -> None:
@@ -105,7 +105,7 @@ def test_the_line_is_one_matrix(line: Line, capsys: Capture) -> None:
     assert all(len(row["versions"]) == len(row["changes"]) == 5 for row in found["rows"])
     assert main(["drift", "--line", ""]) == 0
     text = capsys.readouterr().out
-    assert "↑ 0.6.18" in text and "v9 held: the base has it" in text
+    assert "▲ 0.6.18" in text and "v9 held: the base has it" in text
 
 
 def test_the_tags_of_a_repository_are_one_matrix(

@@ -1,7 +1,7 @@
 """The rules of an audit, one subject a module.
 
 A new rule is a function from a context to findings, its place in `RULES`, its severities in
-`audit/catalogue.py` and its section in docs/findings.md.
+`audit/catalogue.py`, its sentence in `report/rules.py` and its section in docs/findings.md.
 """
 
 from __future__ import annotations

@@ -74,6 +74,8 @@ class Client:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A shell starts what runs in its background with Ctrl-C ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def build(self, *args: str) -> subprocess.CompletedProcess[str]:

@@ -104,13 +104,6 @@ class Directory(_Object):
         os.link(self.session.load(source).path, copy / path)
         return Directory(self.session, copy)
 
-    def filter(self, info: Any, include: list[str], **_: Any) -> Directory:
-        path = self.session.new()
-        for name in include:
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            os.link(self.path / name, path / name)
-        return Directory(self.session, path)
-
 
 class Host(_Object):
     kind = "Host"

@@ -58,9 +58,8 @@ class Execs:
             .with_env_variable("PYTHONPATH", _APP)
             .sync()
         )
-        package = await client.host().directory(str(_PACKAGE), include=["**/*.py"]).sync()
         for program in sorted({step.program for step in steps}):
-            self._programs[program] = asyncio.create_task(self._program(package, program))
+            self._programs[program] = asyncio.create_task(self._program(program))
         large = sorted({f.sha256 for step in steps for f in step.files if _is_large(f)})
         if large:
             self._large = asyncio.create_task(self._known(self._sent(large)))
@@ -103,13 +102,16 @@ class Execs:
         self._files[output.digest] = files
         return files
 
-    async def _program(self, package: dagger.Directory, program: str) -> KnownDirectory:
-        """Return the compiled modules of a program: only those that it imports are in its key."""
+    async def _program(self, program: str) -> KnownDirectory:
+        """Return the compiled modules of a program: only those that it imports are in its key.
+
+        Sent for each program anew: by content, without their times. (`Directory.filter` of one
+        that was sent once is known by the times of its files too, as seen with v0.21.8.)
+        """
         modules = imported((_ENTRY, f"pipeline.steps.{PROGRAMS[program]}"))
+        sources = self._client.host().directory(str(_PACKAGE), include=sorted(set(_paths(modules))))
         compiled = (
-            self._box.with_mounted_directory(
-                f"{_SOURCE}/pipeline", package.filter(include=sorted(set(_paths(modules))))
-            )
+            self._box.with_mounted_directory(f"{_SOURCE}/pipeline", sources)
             .with_mounted_directory(_APP, self._client.directory())
             .with_exec(["cp", "-r", f"{_SOURCE}/pipeline", _APP])
             .with_exec([*_COMPILE, _APP])

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pipeline.audit.findings import ERROR
 from pipeline.chain import BUILT, ROOT
-from pipeline.engines.schedule import Engine, Listener
+from pipeline.engines.schedule import Bring, Engine, Listener, nothing
 from pipeline.errors import Refusal
 from pipeline.graph import Plan, PlannedImage, Step
 from pipeline.lock.model import Base, Lock
@@ -43,7 +43,8 @@ class Assembly(Listener):
 
     An image is put there once its layers are made, its audit has no error, and so for everything
     that it stands on. `show` is called for each image, in order. `file` maps the hex sha256 of a
-    locked file to its place. `vendor` is the base, where that is an image: it is shown as it came.
+    locked file to its place. `vendor` is the base, where that is an image: it is shown as it came,
+    with those of its layers that are here, and `bring` brings others that a step must read.
     `dropped` are the tags of earlier builds that this one did not make, which are no longer in the
     layout.
     """
@@ -56,6 +57,7 @@ class Assembly(Listener):
     base: Base
     file: Callable[[str], Path]
     vendor: ImageFile | None = None
+    bring: Bring = nothing
     outputs: dict[str, StepOutput] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
@@ -105,7 +107,13 @@ class Assembly(Listener):
                 below=self.vendor.below if self.vendor else None,
             )
         blobs = [blob_of(output, self.file) for output in outputs]
-        self.layout.put(planned.tag, image, zip(layers, blobs, strict=True))
+        # image-layout.md lets a layout leave blobs to a store outside: here, the base's registry.
+        here = [
+            (layer, blob)
+            for layer, blob in zip(layers, blobs, strict=True)
+            if isinstance(blob, Path)
+        ]
+        self.layout.put(planned.tag, image, here)
         return image
 
     def _runtime(self, planned: PlannedImage) -> Runtime:
@@ -169,7 +177,7 @@ def refuse_errors(step: Step, output: StepOutput) -> None:
 def build(plan: Plan, engine: Engine, assembly: Assembly) -> Mapping[str, Built]:
     """Run the plan. The layout ends with the images of this run only, whatever happens in it."""
     try:
-        engine.run(plan, assembly.file, assembly)
+        engine.run(plan, assembly.file, assembly, assembly.bring)
     finally:
         assembly.dropped = assembly.layout.keep_only(
             built.planned.tag for built in assembly.built.values() if built.image

@@ -13,6 +13,7 @@ from pipeline.oci.identity import Identity, identify
 from pipeline.oci.reading import find_image, open_layout
 from pipeline.oci.references import parse_reference
 from pipeline.oci.registry.client import Repository
+from pipeline.oci.registry.elsewhere import Elsewhere
 from pipeline.oci.registry.remote import find_remote, open_remote
 from pipeline.oci.registry.store import BlobStore
 from pipeline.oci.view import ImageView, RootfsView
@@ -29,12 +30,14 @@ _HINT = (
 class Subject:
     """A parsed SUBJECT: `transport` is "oci", "docker-archive", "docker", "rootfs" or "stage".
 
-    `tag` is a stage's name, or the reference of an image in a registry.
+    `tag` is a stage's name, or the reference of an image in a registry. `source` is where layers
+    are that a layout leaves out, if that is known.
     """
 
     transport: str
     path: Path
     tag: str = ""
+    source: str = ""
 
 
 def parse_subject(text: str) -> Subject:
@@ -84,7 +87,8 @@ def open_subject(subject: Subject, cache: Path, *, progress: Progress | None = N
         repository = Repository(reference)
         image = find_remote(repository, reference)
         return open_remote(repository, image, store, index_cache=indexes, meter=progress)
-    return open_layout(subject.path, subject.tag, index_cache=indexes)
+    elsewhere = Elsewhere(cache, subject.source)
+    return open_layout(subject.path, subject.tag, index_cache=indexes, elsewhere=elsewhere.blob)
 
 
 def describe_subject(subject: Subject) -> tuple[Identity, dict[str, Any]]:

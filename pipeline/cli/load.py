@@ -13,10 +13,12 @@ from pipeline.hosts.runtime import HERE, RUNTIMES, Runtime
 from pipeline.oci.imagefile import Descriptor
 from pipeline.oci.reading import find_image
 from pipeline.oci.references import parse_output
+from pipeline.oci.registry.elsewhere import Elsewhere
 from pipeline.oci.saving import write_archive
 from pipeline.progress import progress_on
 from pipeline.standing import standing_subject
 from pipeline.subjects import parse_subject
+from pipeline.wheels.house import default_cache
 
 REPOSITORY = "sm121-chain"
 
@@ -45,8 +47,10 @@ def run(args: argparse.Namespace) -> int:
     parse_output(name)
     runtime = Runtime.on(args.host, args.runtime)
 
+    elsewhere = Elsewhere(default_cache(), subject.source)
+
     def blob(layer: Descriptor) -> Path:
-        return layout.blob(layer.digest, layer.size)
+        return elsewhere.path(image, layout, layer)
 
     with progress_on(sys.stderr, quiet=args.quiet) as progress:
         progress.begin("loading", 1, sum(layer.size for layer in image.layers))

@@ -1,4 +1,4 @@
-"""Read layers: index a blob of any maker in one pass, and fetch single files out of a blob."""
+"""Read layers: index a blob of any maker in one pass. Single files of it: `oci.files`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
 import zstandard
@@ -33,8 +33,9 @@ from pipeline.oci.index import (
 )
 from pipeline.oci.layer import OPAQUE_NAME, WHITEOUT_PREFIX
 from pipeline.oci.tarstream import TarFault, read_tar
+from pipeline.oci.texts import MAX_TEXT, Keep, Texts
 
-_CHUNK = 1024 * 1024
+CHUNK = 1024 * 1024
 _MAGIC = ((b"\x1f\x8b", MEDIA_TYPE_GZIP), (b"\x28\xb5\x2f\xfd", MEDIA_TYPE_ZSTD))
 _TYPES = {
     tarstream.FILE: FILE,
@@ -45,10 +46,10 @@ _TYPES = {
     tarstream.BLOCK_DEVICE: "block",
     tarstream.FIFO: "fifo",
 }
-_DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
+DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
 
 
-class _Hashing(io.RawIOBase):
+class Hashing(io.RawIOBase):
     """A reader that hashes and counts what passes through it."""
 
     def __init__(self, inner: BinaryIO):
@@ -68,7 +69,7 @@ class _Hashing(io.RawIOBase):
 
     def drain(self) -> None:
         """Read to the end: what follows the tar's end belongs to the digest too."""
-        while self.read(_CHUNK):
+        while self.read(CHUNK):
             pass
 
 
@@ -93,28 +94,40 @@ def decompressed(stream: BinaryIO, media_type: str) -> Iterator[BinaryIO]:
         yield stream
 
 
-def index_blob(blob: Blob) -> LayerIndex:
+def index_blob(blob: Blob, digest: str = "", texts: Texts | None = None) -> LayerIndex:
     """Index a layer blob (tar, gzip or zstd) in one pass over its bytes.
 
-    Raises Refusal when the blob is no layer, is damaged, or names paths outside the root.
+    `digest` is what the blob must be, if that is known; then the texts of one that allows no random
+    access are put into `texts` in the same pass. Raises Refusal when the blob is another one, is no
+    layer, is damaged, or names paths outside the root.
     """
     media_type = media_type_of(blob)
     try:
         frames = find_frames(blob) if media_type == MEDIA_TYPE_ZSTD else None
-        with opened(blob) as file:
-            outer = _Hashing(file)
-            with decompressed(io.BufferedReader(outer, _CHUNK), media_type) as plain:
+        is_random = frames is not None or media_type == MEDIA_TYPE_TAR
+        with (
+            opened(blob) as file,
+            texts.collect(digest) if texts and digest and not is_random else nullcontext() as keep,
+        ):
+            outer = Hashing(file)
+            with decompressed(io.BufferedReader(outer, CHUNK), media_type) as plain:
                 # Reads of whole blocks and chunks pass through; single headers come from a buffer.
-                inner = _Hashing(plain)
-                entries = tuple(_entries(io.BufferedReader(inner, _CHUNK)))
+                inner = Hashing(plain)
+                entries = tuple(_entries(io.BufferedReader(inner, CHUNK), keep))
                 inner.drain()
             outer.drain()
-    except _DAMAGE as error:
+            found = "sha256:" + outer.sha256.hexdigest()
+            if digest and found != digest:
+                raise Refusal(
+                    f"{blob}: holds {found}, not what its name says",
+                    hint="make or copy the layout again",
+                )
+    except DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
     if frames is not None and not _covers(frames, inner.count):
         frames = None
     return LayerIndex(
-        digest="sha256:" + outer.sha256.hexdigest(),
+        digest=found,
         diff_id="sha256:" + inner.sha256.hexdigest(),
         size=outer.count,
         media_type=media_type,
@@ -129,115 +142,7 @@ def _covers(frames: Frames, size: int) -> bool:
     return frames.size * (len(frames.compressed) - 1) < size <= frames.size * len(frames.compressed)
 
 
-def read_files(blob: Blob, index: LayerIndex, paths: Collection[str]) -> dict[str, bytes]:
-    """Return the content of files of one layer, by their paths in it.
-
-    Our own layers are read frame by frame; blobs of other makers take one pass. Raises KeyError
-    for a path that is no file of this layer, Refusal when content does not hash as indexed.
-    """
-    asked = set(paths)
-    wanted = {entry.path: entry for entry in index.entries if entry.path in asked}
-    for path in asked:
-        if path not in wanted or not wanted[path].has_content:
-            raise KeyError(path)
-    if index.frames or index.media_type == MEDIA_TYPE_TAR:
-        found = _read_frames(blob, index, wanted)
-    else:
-        found = _read_scanning(blob, wanted)
-    for path, entry in wanted.items():
-        if path not in found or hashlib.sha256(found[path]).hexdigest() != entry.sha256:
-            raise Refusal(f"{blob}: {path} is not what its index says", hint="remove the blob")
-    return found
-
-
-def _read_frames(blob: Blob, index: LayerIndex, wanted: dict[str, Entry]) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    with opened(blob) as file:
-        read = _plain_reader(file) if not index.frames else _frame_reader(blob, file, index)
-        for entry in sorted(wanted.values(), key=lambda entry: entry.offset):
-            parts: list[bytes] = []
-            position, left = entry.offset, entry.size
-            while left:
-                part = read(position, left)
-                if not part:
-                    raise Refusal(f"{blob}: {entry.path} lies outside of it")
-                parts.append(part)
-                position += len(part)
-                left -= len(part)
-            found[entry.path] = b"".join(parts)
-    return found
-
-
-Reader = Callable[[int, int], bytes]
-"""(position in the tar, bytes wanted) -> some of them, none at the end."""
-
-
-def _plain_reader(file: BinaryIO) -> Reader:
-    def read(position: int, size: int) -> bytes:
-        file.seek(position)
-        return file.read(size)
-
-    return read
-
-
-def _frame_reader(blob: Blob, file: BinaryIO, index: LayerIndex) -> Reader:
-    starts = [0]
-    for size in index.frames:
-        starts.append(starts[-1] + size)
-    number, frame = -1, b""
-
-    def read(position: int, size: int) -> bytes:
-        nonlocal number, frame
-        if position // index.frame_size != number:
-            number = position // index.frame_size
-            if number >= len(index.frames):
-                return b""
-            file.seek(starts[number])
-            frame = _decompress(blob, file.read(index.frames[number]), number, index.frame_size)
-        at = position % index.frame_size
-        return frame[at : at + size]
-
-    return read
-
-
-def _decompress(blob: Blob, data: bytes, number: int, size: int) -> bytes:
-    try:
-        # What a frame declares is allocated at once, so it is asked before.
-        if not 0 <= zstandard.frame_content_size(data) <= size:
-            raise Refusal(f"{blob}: damaged at frame {number}: it declares another size")
-        return zstandard.ZstdDecompressor().decompress(data)
-    except zstandard.ZstdError as error:
-        raise Refusal(f"{blob}: damaged at frame {number}: {error}") from error
-
-
-def _read_scanning(blob: Blob, wanted: dict[str, Entry]) -> dict[str, bytes]:
-    # A hard link has no bytes of its own: read the file of this layer that it names.
-    names: dict[str, list[str]] = {}
-    for path, entry in wanted.items():
-        names.setdefault(entry.link or path, []).append(path)
-    found: dict[str, bytes] = {}
-    try:
-        with opened(blob) as file, decompressed(file, media_type_of(blob)) as plain:
-            for member, stream in read_tar(io.BufferedReader(_Hashing(plain), _CHUNK)):
-                path = _normal(member.name)
-                if stream is None or path not in names:
-                    continue
-                # A tar may hold a path twice, and then the last one counts.
-                if all(wanted[name].size != member.size for name in names[path]):
-                    continue
-                data = stream.read()
-                found.update(dict.fromkeys(names[path], data))
-                sha256 = hashlib.sha256(data).hexdigest()
-                if all(wanted[name].sha256 == sha256 for name in names[path]):
-                    del names[path]
-                if not names:
-                    break
-    except _DAMAGE as error:
-        raise Refusal(f"{blob}: not a readable layer: {error}") from error
-    return found
-
-
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
     """Return a tar member's name as an index path; raises Refusal when it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -245,10 +150,10 @@ def _normal(name: str) -> str:
     return "/".join(parts)
 
 
-def _entries(plain: BinaryIO) -> Iterator[Entry]:
+def _entries(plain: BinaryIO, keep: Keep | None) -> Iterator[Entry]:
     files: dict[str, Entry] = {}
     for member, stream in read_tar(plain):
-        path = _normal(member.name)
+        path = normal(member.name)
         parent, _, base = path.rpartition("/")
         mode = member.mode
         kind = _TYPES[member.type]
@@ -260,24 +165,26 @@ def _entries(plain: BinaryIO) -> Iterator[Entry]:
                 raise Refusal(f"layer entry {path!r} removes nothing that has a name")
             yield Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode)
         elif stream is not None:
-            sha256, start = _hash(stream)
+            sha256, start = _hash(stream, keep if member.size <= MAX_TEXT else None)
             offset = member.offset if member.size else -1
             entry = Entry(path, FILE, mode, member.size, sha256, "", offset, start, member.mtime)
             files[path] = entry
             yield entry
         elif kind == HARDLINK:
-            target = _normal(member.link)
+            target = normal(member.link)
             source = files.get(target, Entry(target, FILE, mode))
             yield source._replace(path=path, type=HARDLINK, mode=mode, link=target)
         elif path:
             yield Entry(path, kind, mode, 0, "", member.link if kind == SYMLINK else "")
 
 
-def _hash(stream: BinaryIO) -> tuple[str, str]:
-    """Return (hex sha256, `Entry.start`) of a member's data."""
-    chunk = stream.read(_CHUNK)
+def _hash(stream: BinaryIO, keep: Keep | None) -> tuple[str, str]:
+    """Return (hex sha256, `Entry.start`) of a member's data, which `keep` is given whole."""
+    chunk = stream.read(CHUNK if keep is None else MAX_TEXT)
     start = binary_start(chunk[:START])
     digest = hashlib.sha256(chunk)
-    while chunk := stream.read(_CHUNK):
+    if keep is not None:
+        keep(digest.hexdigest(), chunk)
+    while chunk := stream.read(CHUNK):
         digest.update(chunk)
     return digest.hexdigest(), start

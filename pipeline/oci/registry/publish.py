@@ -73,7 +73,9 @@ def push_image(
     if not store.has(config.digest, config.size):
         store.put(config.digest, image.config)
     outcomes = [(config, send(config, lambda: store.path(config.digest), ()))]
-    found = side_by_side(lambda layer: send(layer, lambda: blob(layer), sources), layers, repository.wire)
+    found = side_by_side(
+        lambda layer: send(layer, lambda: blob(layer), sources), layers, repository.wire
+    )
     outcomes += zip(layers, found, strict=True)
     digest = repository.put_manifest(image.manifest, image.media_type)
     meter.done()

@@ -25,6 +25,7 @@ REPOSITORY = "sm121-chain"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain load v8 --host rank1"
     parser.add_argument("stage", metavar="STAGE", help="a stage in dist/, or oci:DIR[:TAG]")
     parser.add_argument("--host", default=HERE, metavar="H", help="over ssh (default: here)")
     parser.add_argument("--runtime", choices=RUNTIMES, default="", help="default: what answers")

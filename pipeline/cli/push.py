@@ -26,6 +26,7 @@ from pipeline.wheels.house import default_cache
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain push v8 registry.example.org/me/chain"
     parser.add_argument("stage", metavar="STAGE", help="a stage in dist/, or oci:DIR[:TAG]")
     parser.add_argument("repository", metavar="REPOSITORY", help="where to: HOST/NAME, no tag")
     parser.add_argument(

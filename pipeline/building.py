@@ -16,7 +16,8 @@ from pipeline.lock.model import Base, Lock
 from pipeline.oci.image import Image, Runtime, build_image, rfc3339, runtime_of
 from pipeline.oci.imagefile import ImageFile
 from pipeline.oci.layout import LayoutWriter
-from pipeline.steps.layers import blob_of, layer_of
+from pipeline.oci.reading import keep_index
+from pipeline.steps.layers import INDEX, blob_of, layer_of
 from pipeline.steps.program import StepOutput
 
 _VENDOR = "dev.sm121-chain"
@@ -45,8 +46,9 @@ class Assembly(Listener):
     that it stands on. `show` is called for each image, in order. `file` maps the hex sha256 of a
     locked file to its place. `vendor` is the base, where that is an image: it is shown as it came,
     with those of its layers that are here, and `bring` brings others that a step must read.
-    `dropped` are the tags of earlier builds that this one did not make, which are no longer in the
-    layout.
+    `kept` is a directory of layer indexes: those of its images are put there, so that whoever looks
+    into one of them, here or in a registry, need not read its layers first. `dropped` are the tags
+    of earlier builds that this one did not make, which are no longer in the layout.
     """
 
     plan: Plan
@@ -58,6 +60,7 @@ class Assembly(Listener):
     file: Callable[[str], Path]
     vendor: ImageFile | None = None
     bring: Bring = nothing
+    kept: Path | None = None
     outputs: dict[str, StepOutput] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
@@ -107,6 +110,9 @@ class Assembly(Listener):
                 below=self.vendor.below if self.vendor else None,
             )
         blobs = [blob_of(output, self.file) for output in outputs]
+        if self.kept is not None:
+            for layer, output in zip(layers, outputs, strict=True):
+                keep_index(layer.digest, (output.directory / INDEX).read_bytes, self.kept)
         # image-layout.md lets a layout leave blobs to a store outside: here, the base's registry.
         here = [
             (layer, blob)

@@ -80,7 +80,7 @@ def take_capture(base: Base, root: Path, image: ImageFile, cache: Path) -> None:
         for line in stream:
             index = LayerIndex.from_bytes(line)
             if index.digest in known:
-                keep_index(index, cache)
+                keep_index(index.digest, index.to_bytes, cache)
     except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
         raise Refusal(
             f"{path}: it does not say what is in {image.digest}: {error}", hint=hint

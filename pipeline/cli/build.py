@@ -88,7 +88,10 @@ def run(args: argparse.Namespace) -> int:
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
         if ready:
             notes.show = progress.note
-        assembly = Assembly(plan, lock, layout, progress, _print, base, house.path, image, bring)
+        kept = house.cache / "indexes"
+        assembly = Assembly(
+            plan, lock, layout, progress, _print, base, house.path, image, bring, kept
+        )
         try:
             build(plan, engine, assembly)
         finally:

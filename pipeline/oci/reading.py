@@ -155,14 +155,16 @@ def layer_index(blob: Blob, digest: str, cache: Path | None) -> LayerIndex:
         return known
     index = index_blob(blob, digest, Texts(cache) if cache else None)
     if cache is not None:
-        keep_index(index, cache)
+        with suppress(OSError):  # a cache that takes nothing: the index is made again next time
+            _keep(_kept(cache, digest), index.to_bytes())
     return index
 
 
-def keep_index(index: LayerIndex, cache: Path) -> None:
-    """Put the index of a layer into the cache."""
-    with suppress(OSError):  # a cache that takes nothing: the index is made again next time
-        _keep(_kept(cache, index.digest), index.to_bytes())
+def keep_index(digest: str, data: Callable[[], bytes], cache: Path) -> None:
+    """Put the index of a layer, as `to_bytes` gives it, into the cache, unless one is there."""
+    with suppress(OSError):
+        if not _kept(cache, digest).is_file():
+            _keep(_kept(cache, digest), data())
 
 
 def kept_index(digest: str, cache: Path | None) -> LayerIndex | None:

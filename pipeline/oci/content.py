@@ -16,6 +16,7 @@ from pipeline.errors import Refusal
 from pipeline.oci import tarstream
 from pipeline.oci.blob import Blob, opened
 from pipeline.oci.frames import FrameFault, Frames, find_frames
+from pipeline.oci.hashing import Digest, HashThread
 from pipeline.oci.index import (
     DIRECTORY,
     FILE,
@@ -36,6 +37,7 @@ from pipeline.oci.tarstream import TarFault, read_tar
 from pipeline.oci.texts import MAX_TEXT, Keep, Texts
 
 CHUNK = 1024 * 1024
+_LARGE = 256 * 1024  # bytes from which handing a file to a thread is cheaper than hashing it
 _MAGIC = ((b"\x1f\x8b", MEDIA_TYPE_GZIP), (b"\x28\xb5\x2f\xfd", MEDIA_TYPE_ZSTD))
 _TYPES = {
     tarstream.FILE: FILE,
@@ -52,8 +54,9 @@ DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.
 class Hashing(io.RawIOBase):
     """A reader that hashes and counts what passes through it."""
 
-    def __init__(self, inner: BinaryIO):
+    def __init__(self, inner: BinaryIO, thread: HashThread | None = None):
         self._inner = inner
+        self._thread = thread
         self.sha256 = hashlib.sha256()
         self.count = 0
 
@@ -63,7 +66,10 @@ class Hashing(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         data = self._inner.read(len(buffer))
         buffer[: len(data)] = data
-        self.sha256.update(data)
+        if self._thread is None:
+            self.sha256.update(data)
+        else:
+            self._thread.update(self.sha256, data)
         self.count += len(data)
         return len(data)
 
@@ -109,13 +115,15 @@ def index_blob(blob: Blob, digest: str = "", texts: Texts | None = None) -> Laye
             opened(blob) as file,
             texts.collect(digest) if texts and digest and not is_random else nullcontext() as keep,
         ):
-            outer = Hashing(file)
-            with decompressed(io.BufferedReader(outer, CHUNK), media_type) as plain:
-                # Reads of whole blocks and chunks pass through; single headers come from a buffer.
-                inner = Hashing(plain)
-                entries = tuple(_entries(io.BufferedReader(inner, CHUNK), keep))
-                inner.drain()
-            outer.drain()
+            # Unpacking, hashing the tar and hashing its files are three things at once.
+            with HashThread() as tars, HashThread() as files:
+                outer = Hashing(file, tars)
+                with decompressed(io.BufferedReader(outer, CHUNK), media_type) as plain:
+                    # Reads of whole blocks and chunks pass through; headers come from a buffer.
+                    inner = Hashing(plain, tars)
+                    members = list(_entries(io.BufferedReader(inner, CHUNK), files, keep))
+                    inner.drain()
+                outer.drain()
             found = "sha256:" + outer.sha256.hexdigest()
             if digest and found != digest:
                 raise Refusal(
@@ -124,6 +132,10 @@ def index_blob(blob: Blob, digest: str = "", texts: Texts | None = None) -> Laye
                 )
     except DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
+    entries = tuple(
+        entry if hashed is None else entry._replace(sha256=hashed.hexdigest())
+        for entry, hashed in members
+    )
     if frames is not None and not _covers(frames, inner.count):
         frames = None
     return LayerIndex(
@@ -142,7 +154,7 @@ def _covers(frames: Frames, size: int) -> bool:
     return frames.size * (len(frames.compressed) - 1) < size <= frames.size * len(frames.compressed)
 
 
-def normal(name: str) -> str:
+def normal_path(name: str) -> str:
     """Return a tar member's name as an index path; raises Refusal when it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -150,41 +162,54 @@ def normal(name: str) -> str:
     return "/".join(parts)
 
 
-def _entries(plain: BinaryIO, keep: Keep | None) -> Iterator[Entry]:
-    files: dict[str, Entry] = {}
+def _entries(
+    plain: BinaryIO, thread: HashThread, keep: Keep | None
+) -> Iterator[tuple[Entry, Digest | None]]:
+    """Yield entries; of one with a digest that has yet to be taken when the thread is through."""
+    files: dict[str, tuple[Entry, Digest | None]] = {}
     for member, stream in read_tar(plain):
-        path = normal(member.name)
+        path = normal_path(member.name)
         parent, _, base = path.rpartition("/")
         mode = member.mode
         kind = _TYPES[member.type]
         if base == OPAQUE_NAME:
-            yield Entry(parent, OPAQUE, mode)
+            yield Entry(parent, OPAQUE, mode), None
         elif base.startswith(WHITEOUT_PREFIX):
             removed = base[len(WHITEOUT_PREFIX) :]
             if removed in ("", ".", ".."):
                 raise Refusal(f"layer entry {path!r} removes nothing that has a name")
-            yield Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode)
+            yield Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode), None
         elif stream is not None:
-            sha256, start = _hash(stream, keep if member.size <= MAX_TEXT else None)
+            text = keep if member.size <= MAX_TEXT else None
+            sha256, start, digest = _hash(stream, member.size, thread, text)
             offset = member.offset if member.size else -1
             entry = Entry(path, FILE, mode, member.size, sha256, "", offset, start, member.mtime)
-            files[path] = entry
-            yield entry
+            files[path] = (entry, digest)
+            yield entry, digest
         elif kind == HARDLINK:
-            target = normal(member.link)
-            source = files.get(target, Entry(target, FILE, mode))
-            yield source._replace(path=path, type=HARDLINK, mode=mode, link=target)
+            target = normal_path(member.link)
+            source, digest = files.get(target, (Entry(target, FILE, mode), None))
+            yield source._replace(path=path, type=HARDLINK, mode=mode, link=target), digest
         elif path:
-            yield Entry(path, kind, mode, 0, "", member.link if kind == SYMLINK else "")
+            yield Entry(path, kind, mode, 0, "", member.link if kind == SYMLINK else ""), None
 
 
-def _hash(stream: BinaryIO, keep: Keep | None) -> tuple[str, str]:
-    """Return (hex sha256, `Entry.start`) of a member's data, which `keep` is given whole."""
-    chunk = stream.read(CHUNK if keep is None else MAX_TEXT)
-    start = binary_start(chunk[:START])
-    digest = hashlib.sha256(chunk)
+def _hash(
+    stream: BinaryIO, size: int, thread: HashThread, keep: Keep | None
+) -> tuple[str, str, Digest | None]:
+    """Return (hex sha256, `Entry.start`, None) of a member's data; of a large file the digest that
+    the thread fills, and no text of it yet. `keep` is given the data whole."""
     if keep is not None:
-        keep(digest.hexdigest(), chunk)
-    while chunk := stream.read(CHUNK):
-        digest.update(chunk)
-    return digest.hexdigest(), start
+        data = stream.read()
+        sha256 = hashlib.sha256(data).hexdigest()
+        keep(sha256, data)
+        return sha256, binary_start(data[:START]), None
+    chunk = stream.read(CHUNK)
+    start = binary_start(chunk[:START])
+    if size < _LARGE:
+        return hashlib.sha256(chunk).hexdigest(), start, None
+    digest = hashlib.sha256()
+    while chunk:
+        thread.update(digest, chunk)
+        chunk = stream.read(CHUNK)
+    return "", start, digest

@@ -11,10 +11,12 @@ import zstandard
 
 from pipeline.errors import Refusal
 from pipeline.oci.blob import Blob, opened
-from pipeline.oci.content import CHUNK, DAMAGE, Hashing, decompressed, media_type_of, normal
+from pipeline.oci.content import CHUNK, DAMAGE, Hashing, decompressed, media_type_of, normal_path
 from pipeline.oci.index import MEDIA_TYPE_TAR, Entry, LayerIndex
 from pipeline.oci.tarstream import read_tar
 from pipeline.oci.texts import MAX_TEXT, Keep, Texts
+
+_FRAMES = 3  # of 16 MiB at most: the start of a large file, its end, and the file beside it
 
 
 def read_files(
@@ -45,7 +47,7 @@ def read_files(
 def _read_frames(blob: Blob, index: LayerIndex, wanted: dict[str, Entry]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     with opened(blob) as file:
-        read = _plain_reader(file) if not index.frames else _frame_reader(blob, file, index)
+        read = plain_reader(file) if not index.frames else frame_reader(blob, file, index)
         for entry in sorted(wanted.values(), key=lambda entry: entry.offset):
             parts: list[bytes] = []
             position, left = entry.offset, entry.size
@@ -64,7 +66,9 @@ Reader = Callable[[int, int], bytes]
 """(position in the tar, bytes wanted) -> some of them, none at the end."""
 
 
-def _plain_reader(file: BinaryIO) -> Reader:
+def plain_reader(file: BinaryIO) -> Reader:
+    """Return a reader of a plain tar."""
+
     def read(position: int, size: int) -> bytes:
         file.seek(position)
         return file.read(size)
@@ -72,20 +76,24 @@ def _plain_reader(file: BinaryIO) -> Reader:
     return read
 
 
-def _frame_reader(blob: Blob, file: BinaryIO, index: LayerIndex) -> Reader:
+def frame_reader(blob: Blob, file: BinaryIO, index: LayerIndex) -> Reader:
+    """Return a reader of the tar in a blob of frames; the last few frames stay in memory."""
     starts = [0]
     for size in index.frames:
         starts.append(starts[-1] + size)
-    number, frame = -1, b""
+    recent: dict[int, bytes] = {}
 
     def read(position: int, size: int) -> bytes:
-        nonlocal number, frame
-        if position // index.frame_size != number:
-            number = position // index.frame_size
+        number = position // index.frame_size
+        frame = recent.pop(number, None)
+        if frame is None:
             if number >= len(index.frames):
                 return b""
             file.seek(starts[number])
             frame = _decompress(blob, file.read(index.frames[number]), number, index.frame_size)
+        recent[number] = frame
+        if len(recent) > _FRAMES:
+            del recent[next(iter(recent))]
         at = position % index.frame_size
         return frame[at : at + size]
 
@@ -147,7 +155,7 @@ def _read_scanning(
     try:
         with opened(blob) as file, decompressed(file, media_type_of(blob)) as plain:
             for member, stream in read_tar(io.BufferedReader(Hashing(plain), CHUNK)):
-                path = normal(member.name)
+                path = normal_path(member.name)
                 if keep is not None and stream is not None and member.size <= MAX_TEXT:
                     data = stream.read()
                     keep(hashlib.sha256(data).hexdigest(), data)

@@ -35,6 +35,8 @@ def files_of(
     """
     asked = set(paths)
     wanted = {entry.path: entry for entry in index.entries if entry.path in asked and entry.size}
+    if not wanted:  # the blob may be elsewhere, and is not asked for
+        return
     if not index.frames and index.media_type != MEDIA_TYPE_TAR:
         yield from _scanned(blob, wanted)
         return

@@ -141,6 +141,24 @@ def verify(session: nox.Session) -> None:
     verb(session, "verify")
 
 
+@nox.session(venv_backend="none")
+def smoke(session: nox.Session) -> None:
+    """Run the GPU probes in an image, on one or several hosts."""
+    verb(session, "smoke")
+
+
+@nox.session(venv_backend="none")
+def tag(session: nox.Session) -> None:
+    """Write the tags of an image that a smoke report proves."""
+    verb(session, "tag")
+
+
+@nox.session(venv_backend="none")
+def release(session: nox.Session) -> None:
+    """Build, audit, push, smoke, tag and verify a stage."""
+    verb(session, "release")
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the test suite."""

@@ -36,6 +36,17 @@ def exec_trouble(step: str, status: int, stdout: str, stderr: str) -> ChainError
     return OutsideTrouble(f"{step}: it ended with status {status} on the engine{said}", hint=_AGAIN)
 
 
+def wanted(status: int, stdout: str) -> tuple[str, ...]:
+    """Return the digests of files that a step wants to be run again with, () for none."""
+    if status != FAILED:
+        return ()
+    try:
+        document = json.loads(stdout.rstrip("\n").rpartition("\n")[2])
+        return tuple(document["wanted"])
+    except (ValueError, KeyError, TypeError):
+        return ()
+
+
 def engine_trouble(message: str, step: str = "") -> ChainError:
     """Return the error for what the engine, or the way to it, answered to a request."""
     if full(message):

@@ -6,7 +6,8 @@ An output has two files at most there: a layer, which may be large and stays as 
 everything else. What an engine must keep apart and identify is so kept small in number.
 
 The first line on stdout is the word that `RUN` holds in the environment, so that whoever reads it
-sees which run made it; then comes one line of JSON: {"result": …} or {"failure": …}.
+sees which run made it; then comes one line of JSON: {"result": …}, {"failure": …}, or
+{"wanted": […]} with the digests of locked files that are not in `FILES` and must be read.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 from pipeline.errors import ChainError, system_trouble
 from pipeline.failures import Failure
+from pipeline.oci.blob import NotHere
 from pipeline.oci.image import canonical
 from pipeline.steps.layers import BLOB
 from pipeline.steps.program import Inputs, StepOutput, run_program
@@ -30,7 +32,7 @@ from pipeline.steps.program import Inputs, StepOutput, run_program
 FILES, STEPS, OUT = "/job/files", "/job/steps", "/job/out"
 PACK = "pack.tar"
 RUN = "SM121_CHAIN_RUN"
-#: Exit status of this program when a step failed and said why.
+#: Exit status of this program when a step failed, or wants more files, and said so.
 FAILED = 9
 # An engine keeps 100 KiB of what a failing command printed.
 _MOST = 90_000
@@ -49,6 +51,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as read, tempfile.TemporaryDirectory(dir=OUT) as made:
             output = run_program(job["program"], _inputs(job, Path(read)), Path(made))
             pack(output, Path(OUT))
+    except NotHere as error:
+        _say({"wanted": list(error.digests)})
+        return FAILED
     except ChainError as error:
         return _failed(Failure.of(error))
     except (OSError, MemoryError) as error:

@@ -20,7 +20,7 @@ from typing import TextIO
 
 from pipeline.engines.dagger.run import Run
 from pipeline.engines.reach import find_engine
-from pipeline.engines.schedule import Listener
+from pipeline.engines.schedule import Bring, Listener, nothing
 from pipeline.engines.session import open_session
 from pipeline.errors import ChainError
 from pipeline.graph import Plan
@@ -49,7 +49,7 @@ class DaggerEngine:
     log: TextIO | None = None
 
     def run(
-        self, plan: Plan, file: Callable[[str], Path], listener: Listener
+        self, plan: Plan, file: Callable[[str], Path], listener: Listener, bring: Bring = nothing
     ) -> Mapping[str, StepOutput]:
         """Run the plan; outputs by step id. As LocalEngine's, also in which error is raised.
 
@@ -62,6 +62,7 @@ class DaggerEngine:
                 plan,
                 file,
                 listener,
+                bring,
                 session,
                 space,
                 jobs=self.jobs,

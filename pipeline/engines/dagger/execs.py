@@ -39,6 +39,7 @@ class Execs:
         self._file = file
         self._run = run
         self._programs: dict[str, asyncio.Task[KnownDirectory]] = {}
+        self._together: frozenset[str] = frozenset()  # of which files it holds
         self._large: asyncio.Task[KnownDirectory] | None = None
         self._files: dict[str, Mapping[str, KnownFile]] = {}  # result's digest -> its files
         self._trees: dict[tuple[str, ...], KnownDirectory] = {}  # results' digests -> all of theirs
@@ -60,9 +61,10 @@ class Execs:
         )
         for program in sorted({step.program for step in steps}):
             self._programs[program] = asyncio.create_task(self._program(program))
-        large = sorted({f.sha256 for step in steps for f in step.files if _is_large(f)})
-        if large:
-            self._large = asyncio.create_task(self._known(self._sent(large)))
+        large = {f.sha256 for step in steps for f in step.files if _is_large(f)}
+        self._together = frozenset(filter(self._is_here, large))
+        if self._together:
+            self._large = asyncio.create_task(self._known(self._sent(sorted(self._together))))
 
     async def end(self) -> None:
         """Let go of what is still on its way."""
@@ -138,14 +140,19 @@ class Execs:
         """Return one directory with the locked files of a step, each named by its sha256.
 
         Large ones are sent once, all together, and linked from there; of the small ones each step
-        has a copy: a link is an operation on the engine, which takes longer.
+        has a copy: a link is an operation on the engine, which takes longer. Layers of a base image
+        may be missing here; a step that must read one says so.
         """
-        large = {file.sha256 for file in step.files if _is_large(file)}
-        files = self._sent(sorted({file.sha256 for file in step.files} - large))
+        here = set(filter(self._is_here, (file.sha256 for file in step.files)))
+        large = here & self._together
+        files = self._sent(sorted(here - large))
         for sha256 in sorted(large):
             assert self._large is not None
             files = files.with_file(sha256, (await self._large).file(sha256))
         return files
+
+    def _is_here(self, sha256: str) -> bool:
+        return self._file(sha256).is_file()
 
     def _sent(self, names: Sequence[str]) -> dagger.Directory:
         """Return locked files as a directory of this machine, which the engine takes over."""

@@ -15,9 +15,9 @@ from dagger import Client, Config, Retry, Timeout
 
 from pipeline.engines.dagger.execs import Execs, settle
 from pipeline.engines.dagger.known import KnownFile
-from pipeline.engines.mishaps import engine_trouble, exec_trouble, full, lost
+from pipeline.engines.mishaps import engine_trouble, exec_trouble, full, lost, wanted
 from pipeline.engines.reach import answers
-from pipeline.engines.schedule import Course, Listener
+from pipeline.engines.schedule import Bring, Course, Listener
 from pipeline.engines.session import CONNECT_SECONDS, Session
 from pipeline.errors import ChainError, OutsideTrouble, system_trouble
 from pipeline.graph import Plan, Step
@@ -38,6 +38,7 @@ class Run:
         plan: Plan,
         file: Callable[[str], Path],
         listener: Listener,
+        bring: Bring,
         session: Session,
         space: Path,
         *,
@@ -50,6 +51,7 @@ class Run:
         self._plan = plan
         self._file = file
         self._listener = listener
+        self._bring = bring
         self._session = session
         self._space = space
         self._toolbox = toolbox
@@ -135,10 +137,20 @@ class Run:
 
     async def _execute(self, execs: Execs, step: Step) -> None:
         inputs = self._course.schedule.inputs(step)
-        container = await execs.container(step, inputs)
-        async with self._lanes:
-            self._listener.started(step)
-            done, printed = await execs.execute(container, step, inputs)
+        asked: set[str] = set()
+        while True:
+            container = await execs.container(step, inputs)
+            try:
+                async with self._lanes:
+                    self._listener.started(step)
+                    done, printed = await execs.execute(container, step, inputs)
+                break
+            except dagger.ExecError as error:
+                more = wanted(error.exit_code, error.stdout)
+                if not more or asked.issuperset(more):  # brought, and still not there
+                    raise
+                self._bring(more)
+                asked |= set(more)
         word, _, line = printed.partition("\n")
         if word == self._word:
             self._made.add(step.id)

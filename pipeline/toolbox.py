@@ -113,6 +113,7 @@ def make_toolbox(
                 layers = [(layer_of(part), part.directory / BLOB) for part in parts]
                 write_oci_archive(image, layers, out)
             place.parent.mkdir(parents=True, exist_ok=True)
+            new.chmod(0o644)  # an engine knows a file by its mode too
             new.replace(place)
     return place
 

@@ -26,7 +26,6 @@ from pipeline.errors import ChainError
 from pipeline.graph import Plan
 from pipeline.steps.program import StepOutput
 from pipeline.transfer.workspace import workspace
-from pipeline.trust import Trust
 
 # The library logs tracebacks of what it raises as well.
 logging.getLogger("dagger").addHandler(logging.NullHandler())
@@ -68,7 +67,7 @@ class DaggerEngine:
                 jobs=self.jobs,
                 toolbox=self.toolbox,
                 held=self.held,
-                trust=Trust(self.cache),
+                cache=self.cache,
             )
             try:
                 return asyncio.run(run.whole())

@@ -8,6 +8,8 @@ costs it more than the one before.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from pipeline.graph import FileInput, Step
 from pipeline.oci.image import canonical
 from pipeline.steps.contained import FILES, OUT, RUN, STEPS, kept
 from pipeline.steps.program import PROGRAMS, StepOutput
+from pipeline.transfer.workspace import workspace
 
 _PACKAGE = Path(__file__).parents[2]
 _APP, _SOURCE = "/job/app", "/job/source"
@@ -34,8 +37,9 @@ _LIBRARIES = ("/usr/lib/python3.11", "/usr/local/lib/python3.11/dist-packages")
 class Execs:
     """Makes the containers of one session. `run` is the word that tells what it made itself."""
 
-    def __init__(self, client: Client, file: Callable[[str], Path], run: str):
+    def __init__(self, client: Client, file: Callable[[str], Path], cache: Path, run: str):
         self._client = client
+        self._cache = cache
         self._file = file
         self._run = run
         self._programs: dict[str, asyncio.Task[KnownDirectory]] = {}
@@ -59,6 +63,7 @@ class Execs:
             .with_env_variable("PYTHONPATH", _APP)
             .sync()
         )
+        self._modules = plain_modules(self._cache)
         for program in sorted({step.program for step in steps}):
             self._programs[program] = asyncio.create_task(self._program(program))
         large = {f.sha256 for step in steps for f in step.files if _is_large(f)}
@@ -105,13 +110,11 @@ class Execs:
         return files
 
     async def _program(self, program: str) -> KnownDirectory:
-        """Return the compiled modules of a program: only those that it imports are in its key.
-
-        Sent for each program anew: by content, without their times. (`Directory.filter` of one
-        that was sent once is known by the times of its files too, as seen with v0.21.8.)
-        """
+        """Return the compiled modules of a program: only those that it imports are in its key."""
         modules = imported((_ENTRY, f"pipeline.steps.{PROGRAMS[program]}"))
-        sources = self._client.host().directory(str(_PACKAGE), include=sorted(set(_paths(modules))))
+        sources = self._client.host().directory(
+            str(self._modules.absolute()), include=sorted(set(_paths(modules)))
+        )
         compiled = (
             self._box.with_mounted_directory(f"{_SOURCE}/pipeline", sources)
             .with_mounted_directory(_APP, self._client.directory())
@@ -168,6 +171,33 @@ class Execs:
 
     async def _known(self, directory: dagger.Directory) -> KnownDirectory:
         return KnownDirectory(self._client, await directory.id())
+
+
+def plain_modules(cache: Path) -> Path:
+    """Return a copy of this program's modules below the cache, all with the same mode.
+
+    An engine knows a file by its mode too (seen with v0.21.8), and that of a checkout goes by the
+    umask of whoever made it.
+    """
+    sources = {
+        path.relative_to(_PACKAGE).as_posix(): path.read_bytes()
+        for path in sorted(_PACKAGE.rglob("*.py"))
+    }
+    sums = [[name, hashlib.sha256(data).hexdigest()] for name, data in sources.items()]
+    place = cache / "modules" / hashlib.sha256(canonical(sums)).hexdigest()
+    if not place.is_dir():
+        with workspace(cache) as space:
+            for name, data in sources.items():
+                path = space / "new" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+                path.chmod(0o644)
+            for path in ((space / "new"), *(space / "new").rglob("*/")):
+                path.chmod(0o755)
+            place.parent.mkdir(exist_ok=True)
+            with contextlib.suppress(OSError):  # another build was faster
+                (space / "new").rename(place)
+    return place
 
 
 async def settle(tasks: Sequence[asyncio.Task[object]]) -> None:

@@ -45,7 +45,7 @@ class Run:
         jobs: int,
         toolbox: Callable[[str], Path],
         held: Callable[[str, int], Path | None],
-        trust: Trust,
+        cache: Path,
     ):
         self._course = Course(plan)
         self._plan = plan
@@ -56,7 +56,8 @@ class Run:
         self._space = space
         self._toolbox = toolbox
         self._held = held
-        self._trust = trust
+        self._cache = cache
+        self._trust = Trust(cache)
         self._lanes = asyncio.Semaphore(jobs)
         self._word = uuid.uuid4().hex  # tells what was made now from what the engine had
         self._made: set[str] = set()
@@ -96,7 +97,7 @@ class Run:
             await self._steps(client)
 
     async def _steps(self, client: Client) -> None:
-        execs = Execs(client, self._file, self._word)
+        execs = Execs(client, self._file, self._cache, self._word)
         await execs.prepare(self._toolbox, list(self._plan.steps.values()))
         course = self._course
         running: dict[asyncio.Task[None], Step] = {}

@@ -135,11 +135,7 @@ def read_files(blob: Blob, index: LayerIndex, paths: Collection[str]) -> dict[st
     Our own layers are read frame by frame; blobs of other makers take one pass. Raises KeyError
     for a path that is no file of this layer, Refusal when content does not hash as indexed.
     """
-    asked = set(paths)
-    wanted = {entry.path: entry for entry in index.entries if entry.path in asked}
-    for path in asked:
-        if path not in wanted or not wanted[path].has_content:
-            raise KeyError(path)
+    wanted = {path: index.files[path] for path in paths}
     if index.frames or index.media_type == MEDIA_TYPE_TAR:
         found = _read_frames(blob, index, wanted)
     else:

@@ -80,14 +80,6 @@ class LayersView:
                 result.update(dict.fromkeys(names[inner], data))
         return result
 
-    @cached_property
-    def _files(self) -> Sequence[Mapping[str, Entry]]:
-        """Of each layer: its files by the path that the layer itself gives them."""
-        return [
-            {entry.path: entry for entry in index.entries if entry.has_content}
-            for _, index in self.blobs
-        ]
-
     def _origin(self, path: str, found: Located) -> tuple[int, str]:
         """Return the layer, and the path in it, where the content of a merged path is.
 
@@ -95,11 +87,11 @@ class LayersView:
         hard link to a file of a lower layer. Then any file with that content will do.
         """
         sha256 = found.entry.sha256
-        there = self._files[found.layer].get(path)
+        there = self.blobs[found.layer][1].files.get(path)
         if there is not None and there.sha256 == sha256:
             return found.layer, path
         for layer in range(found.layer, -1, -1):
-            for entry in self._files[layer].values():
+            for entry in self.blobs[layer][1].files.values():
                 if entry.sha256 == sha256:
                     return layer, entry.path
         raise KeyError(path)

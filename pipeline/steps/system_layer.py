@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pipeline.base.config import image_config
 from pipeline.base.cuda import write_system_layer
-from pipeline.steps.jit import jit_environment
+from pipeline.steps.jit import jit_environment, jit_sources
 from pipeline.steps.layers import BLOB, seal, view_of
 from pipeline.steps.program import Inputs, Result
 
@@ -21,7 +21,8 @@ def run(inputs: Inputs, out: Path) -> Result:
     view = view_of("base", inputs.steps, inputs.file)
     site = params["site_packages"].strip("/")
     index = write_system_layer(view, site, out / BLOB, epoch=params["epoch"], level=params["level"])
-    hashes = {p: node.entry.sha256 for p, node in view.tree.nodes.items() if node.entry.sha256}
+    sources = view.tree.under(jit_sources(site))
+    hashes = {node.entry.path: node.entry.sha256 for node in sources if node.entry.sha256}
     return seal(
         index,
         out,

@@ -79,6 +79,7 @@ class Context:
             self.import_reader,
             self.below if self.parent else None,
             self.moved,
+            self.memo,
         ).broken(inherited)
 
     def layer(self, number: int) -> str:

@@ -41,6 +41,7 @@ def audit(
         view, inventory, expectation, parent, read_scope, below, imports or ImportReader(), memo
     )
     findings = [_tolerated(context, finding) for rule in RULES for finding in rule(context)]
+    memo.forget_all_but(context.ownership.by_record)
     return AuditReport(
         subject=view.name,
         against=expectation.label,

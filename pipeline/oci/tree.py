@@ -8,6 +8,7 @@ where the link leads, as runtimes that unpack layers do.
 from __future__ import annotations
 
 import re
+import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,9 @@ class Tree:
     _selected: dict[Chosen, dict[str, Located]] = field(
         default_factory=dict, compare=False, repr=False
     )
+    _changes: list[tuple[weakref.ref[Tree], frozenset[str]]] = field(
+        default_factory=list, compare=False, repr=False
+    )
 
     @classmethod
     def merge(cls, layers: Iterable[Sequence[Entry]], below: Tree | None = None) -> Tree:
@@ -61,6 +65,7 @@ class Tree:
         return tree
 
     def _take_over(self, below: Tree, changed: set[str]) -> None:
+        self._changes.append((weakref.ref(below), frozenset(changed)))
         news = [self.nodes[path] for path in changed if path in self.nodes]
         for chosen, found in below._selected.items():
             kept = {path: node for path, node in found.items() if path not in changed}
@@ -79,6 +84,17 @@ class Tree:
             found = {path: node for path, node in self.nodes.items() if chosen(node)}
             self._selected[chosen] = found
         return found
+
+    def changed_since(self, below: Tree) -> frozenset[str] | None:
+        """Return the paths that came, went or were replaced since a tree, if this one was merged
+        right on top of it; otherwise None."""
+        return next((paths for tree, paths in self._changes if tree() is below), None)
+
+    def has_below(self, directory: str) -> bool:
+        """Whether anything is below a directory, which no layer need name."""
+        prefix = directory + "/"
+        at = bisect_left(self._sorted, prefix)
+        return at < len(self._sorted) and self._sorted[at].startswith(prefix)
 
     def get(self, path: str) -> Located | None:
         """Return what is at exactly this path; no link is followed."""

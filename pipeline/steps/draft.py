@@ -270,7 +270,7 @@ class Draft:
         nodes = self._view.tree.nodes
         self._gone |= {
             one.path
-            for one in jit.cached(nodes)
+            for one in jit.cached(self._view.tree.select(jit.is_cached))
             if one.version == version and nodes[one.path].entry.type != DIRECTORY
         }
 

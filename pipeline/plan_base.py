@@ -12,6 +12,7 @@ from pipeline.lock.model import Base, Lock, LockedWheel
 from pipeline.oci.imagefile import ImageFile
 
 CONFLICTS, INDEX, INVENTORY = "wheel-conflicts", "image-index", "image-inventory"
+SYSTEM = "system-layer"
 # A wheel of this size (bytes) has a layer of its own in the base, the others share one. Decided by
 # size alone: a new stage that moves a package must not change how the base is cut.
 OWN_LAYER = 16_000_000
@@ -69,7 +70,7 @@ def wheel_steps(
     ]
     system = Step(
         "base/system",
-        "system-layer",
+        SYSTEM,
         {**settings, "site_packages": base.site_packages},
         after=(debian.id, *(layer.id for layer in layers)),
     )

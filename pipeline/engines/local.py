@@ -17,15 +17,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-from pipeline import errors
 from pipeline.engines.keys import step_key
-from pipeline.engines.schedule import Listener, Schedule
+from pipeline.engines.schedule import Course, Listener
 from pipeline.errors import ChainError, OutsideTrouble, system_trouble
+from pipeline.failures import Failure
 from pipeline.graph import Plan, Step
 from pipeline.space import check_space
 from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
@@ -41,23 +41,6 @@ _UNUSED_SECONDS = 14 * 24 * 3600
 
 
 @dataclass(frozen=True)
-class _Failure:
-    """An error of a step, in a form that crosses processes."""
-
-    kind: str
-    message: str
-    hint: str | None
-    details: tuple[str, ...]
-
-    def raised(self) -> ChainError:
-        error = OutsideTrouble(self.message, hint=self.hint, details=self.details)
-        # FaultyFile has a constructor of its own; its message and status are UsageError's.
-        kind = getattr(errors, self.kind if self.kind != "FaultyFile" else "UsageError")
-        error.__class__ = kind
-        return error
-
-
-@dataclass(frozen=True)
 class _Job:
     program: str
     params: Mapping[str, Any]
@@ -67,29 +50,12 @@ class _Job:
     temporary: str
 
 
-@dataclass
-class _Run:
-    """The state of one run: what may start, and the first failure in the plan's order."""
+class _Run(Course):
+    """The state of one run, and what may start: each step with the place of its output."""
 
-    schedule: Schedule
-    order: Mapping[str, int]
-    queue: list[tuple[Step, Path]] = field(default_factory=list)
-    error: ChainError | None = None
-    _failed: int = -1
-
-    def finish(self, step: Step, output: StepOutput, listener: Listener, *, cached: bool) -> None:
-        self.schedule.outputs[step.id] = output
-        try:
-            listener.finished(step, output, cached=cached)
-        except ChainError as error:
-            self.fail(step, error)
-
-    def fail(self, step: Step, error: ChainError) -> None:
-        if self.error is None or self.precedes(step):
-            self.error, self._failed = error, self.order[step.id]
-
-    def precedes(self, step: Step) -> bool:
-        return self.order[step.id] < self._failed
+    def __init__(self, plan: Plan):
+        super().__init__(plan)
+        self.queue: list[tuple[Step, Path]] = []
 
 
 class LocalEngine:
@@ -109,7 +75,7 @@ class LocalEngine:
         Raises the error of the first step in the plan's order that failed, whatever the order in
         time. What stands before it in the plan is finished first, as its images are good.
         """
-        run = _Run(Schedule(plan), {name: number for number, name in enumerate(plan.steps)})
+        run = _Run(plan)
         with contextlib.ExitStack() as stack:
             self._run(run, listener, file, stack)
         if run.error:
@@ -125,7 +91,7 @@ class LocalEngine:
     ) -> None:
         pool: ProcessPoolExecutor | None = None
         space = Path()
-        running: dict[Future[bytes | _Failure], tuple[Step, Path]] = {}
+        running: dict[Future[bytes | Failure], tuple[Step, Path]] = {}
         try:
             while True:
                 self._take_cached(run, listener)
@@ -144,7 +110,7 @@ class LocalEngine:
                 for future in done:
                     step, place = running.pop(future)
                     outcome = future.result()
-                    if isinstance(outcome, _Failure):
+                    if isinstance(outcome, Failure):
                         run.fail(step, outcome.raised())
                         continue
                     output = StepOutput(place, outcome)
@@ -269,7 +235,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _work(job: _Job) -> bytes | _Failure:
+def _work(job: _Job) -> bytes | Failure:
     """Run one step in a worker process, and move its output to its place."""
     temporary = Path(job.temporary)
     try:
@@ -293,12 +259,11 @@ def _work(job: _Job) -> bytes | _Failure:
             _check_same(Path(job.out), output)
         return output.data
     except ChainError as error:
-        return _Failure(type(error).__name__, error.message, error.hint, tuple(error.details))
+        return Failure.of(error)
     except (OSError, MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "start new thread" not in str(error):
             raise
-        trouble = system_trouble(error, job.program)
-        return _Failure("OutsideTrouble", trouble.message, trouble.hint, ())
+        return Failure.of(system_trouble(error, job.program))
     finally:
         _remove(temporary)
 

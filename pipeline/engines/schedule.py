@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from pipeline.errors import ChainError
 from pipeline.graph import Plan, Step
 from pipeline.steps.program import StepOutput
 
@@ -56,3 +57,30 @@ class Schedule:
     def inputs(self, step: Step) -> list[StepOutput]:
         """Return the outputs that a step reads, in its own order."""
         return [self.outputs[name] for name in step.after]
+
+
+class Course:
+    """The state of one run: what is done, and the first failure in the plan's order."""
+
+    def __init__(self, plan: Plan):
+        self.schedule = Schedule(plan)
+        self.error: ChainError | None = None
+        self._order = {name: number for number, name in enumerate(plan.steps)}
+        self._failed = -1
+
+    def finish(self, step: Step, output: StepOutput, listener: Listener, *, cached: bool) -> None:
+        """Take an output; what the listener says against it counts as the step's failure."""
+        self.schedule.outputs[step.id] = output
+        try:
+            listener.finished(step, output, cached=cached)
+        except ChainError as error:
+            self.fail(step, error)
+
+    def fail(self, step: Step, error: ChainError) -> None:
+        """Keep the error of the step that stands first in the plan, whatever came first in time."""
+        if self.error is None or self.precedes(step):
+            self.error, self._failed = error, self._order[step.id]
+
+    def precedes(self, step: Step) -> bool:
+        """Whether the step stands before the failed one: its images are good, so it is finished."""
+        return self._order[step.id] < self._failed

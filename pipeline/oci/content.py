@@ -136,6 +136,8 @@ def read_files(blob: Blob, index: LayerIndex, paths: Collection[str]) -> dict[st
     for a path that is no file of this layer, Refusal when content does not hash as indexed.
     """
     wanted = {path: index.files[path] for path in paths}
+    if not wanted:
+        return {}
     if index.frames or index.media_type == MEDIA_TYPE_TAR:
         found = _read_frames(blob, index, wanted)
     else:

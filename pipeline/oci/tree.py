@@ -12,10 +12,11 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import repeat
 from typing import NamedTuple
 
-from pipeline.oci.index import DIRECTORY, HARDLINK, OPAQUE, SYMLINK, WHITEOUT, Entry
+from pipeline.oci.index import DIRECTORY, FILE, HARDLINK, OPAQUE, SYMLINK, WHITEOUT, Entry
 
 _MAX_LINKS = 40  # as Linux: more is a loop
 _UNUSUAL = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")  # an empty part, "." or ".."
@@ -28,6 +29,7 @@ class Located(NamedTuple):
     layer: int
 
 
+_locate = partial(tuple.__new__, Located)
 Chosen = Callable[[Located], bool]
 """A question that depends on nothing but the node: a function of a module, never one made anew."""
 
@@ -217,6 +219,10 @@ def _join(directory: str, name: str) -> str:
 def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> set[str]:
     """Put a layer on top of `nodes`; returns every path that came, went or was replaced."""
     parents = _Parents(nodes)
+    paths = [entry.path for entry in entries]
+    if _adds_only(nodes, parents, entries, paths):
+        nodes.update(zip(paths, map(_locate, zip(entries, repeat(number))), strict=True))
+        return set(paths)
     removed: set[str] = set()
     emptied: set[str] = set()
     for entry in entries:
@@ -256,6 +262,27 @@ def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> 
         nodes[path] = Located(entry, number)
         changed.add(path)
     return changed
+
+
+def _adds_only(
+    nodes: Mapping[str, Located],
+    parents: _Parents,
+    entries: Sequence[Entry],
+    paths: Sequence[str],
+) -> bool:
+    """Whether a layer takes nothing away, and neither brings links nor goes through any.
+
+    That is true of nearly all layers and entries, which are merged at once then.
+    """
+    if not {entry.type for entry in entries} <= {FILE, DIRECTORY}:
+        return False
+    if any(parents.real(f"{one}/x") != f"{one}/x" for one in {p.rpartition("/")[0] for p in paths}):
+        return False
+    for entry in entries if nodes else ():
+        before = nodes.get(entry.path)
+        if before is not None and before.entry.type != FILE and before.entry.type != entry.type:
+            return False
+    return True
 
 
 def _remove(nodes: dict[str, Located], removed: set[str], emptied: set[str]) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +48,8 @@ class LayersView:
     """An image given by the blobs and indexes of its layers, lowest first.
 
     `merged` is their merged tree, where the caller has it already. `config_digest` and
-    `manifest_digest` are "sha256:<hex>", "" where they are not known.
+    `manifest_digest` are "sha256:<hex>", "" where they are not known. `at_hand` gives contents of
+    entries of a layer, by path, that need not be read from its blob.
     """
 
     name: str
@@ -58,6 +59,7 @@ class LayersView:
     merged: Tree | None = None
     config_digest: str = ""
     manifest_digest: str = ""
+    at_hand: Callable[[int, Collection[Entry]], Mapping[str, bytes]] = lambda layer, entries: {}
 
     @cached_property
     def tree(self) -> Tree:
@@ -68,15 +70,17 @@ class LayersView:
         """Return contents by path, each read from the layer that the merged tree names."""
         by_layer: dict[int, dict[str, list[str]]] = {}
         for path in paths:
-            found = self.tree.nodes[path]
-            if not found.entry.has_content:
+            node = self.tree.nodes[path]
+            if not node.entry.has_content:
                 raise KeyError(path)
-            layer, inner = self._origin(path, found)
+            layer, inner = self._origin(path, node)
             by_layer.setdefault(layer, {}).setdefault(inner, []).append(path)
         result: dict[str, bytes] = {}
         for layer, names in by_layer.items():
             blob, index = self.blobs[layer]
-            for inner, data in read_files(blob, index, list(names)).items():
+            found = dict(self.at_hand(layer, [index.files[inner] for inner in names]))
+            found |= read_files(blob, index, [inner for inner in names if inner not in found])
+            for inner, data in found.items():
                 result.update(dict.fromkeys(names[inner], data))
         return result
 

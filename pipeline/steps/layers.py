@@ -13,6 +13,7 @@ from pipeline.oci.index import LayerIndex
 from pipeline.oci.tree import Tree
 from pipeline.oci.view import LayerInfo, LayersView
 from pipeline.steps.program import Result, StepOutput
+from pipeline.steps.small import small_files
 
 BLOB = "layer.tar.zst"
 INDEX = "layer.json"
@@ -74,7 +75,14 @@ def view_of(name: str, outputs: Iterable[StepOutput], file: Callable[[str], Path
         LayerInfo(layer.digest, layer.diff_id, layer.created_by) for layer in map(layer_of, outputs)
     ]
     blobs = [(blob_of(output, file), index_of(output)) for output in outputs]
-    return LayersView(name, blobs, infos, {}, tree_of(outputs))
+    return LayersView(
+        name,
+        blobs,
+        infos,
+        {},
+        tree_of(outputs),
+        at_hand=lambda layer, entries: small_files(outputs[layer], entries),
+    )
 
 
 # The images of a chain are nearly equal: each tree is the one below it and a layer more. One worker

@@ -1,7 +1,8 @@
 """Step `system-layer`: what Debian and the wheels do not bring: CUDA's usual places, the start.
 
-params: site_packages, epoch, level. Steps: all layers below. Facts: layer, runtime (what a
-container starts with), env (what follows from the content).
+params: site_packages, epoch, level. Steps: all layers below, then `wheel-conflicts`, without whose
+consent nothing stands on these layers. Facts: layer, runtime (what a container starts with), env
+(what follows from the content).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pipeline.steps.program import Inputs, Result
 def run(inputs: Inputs, out: Path) -> Result:
     """Write the layer. Raises Refusal when the wheels bring no CUDA toolkit."""
     params = inputs.params
-    view = view_of("base", inputs.steps, inputs.file)
+    view = view_of("base", inputs.steps[:-1], inputs.file)
     site = params["site_packages"].strip("/")
     index = write_system_layer(view, site, out / BLOB, epoch=params["epoch"], level=params["level"])
     sources = view.tree.under(jit_sources(site))

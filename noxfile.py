@@ -100,6 +100,12 @@ def audit(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none")
+def drift(session: nox.Session) -> None:
+    """Show what moved between two images, or along a whole line."""
+    verb(session, "drift")
+
+
+@nox.session(venv_backend="none")
 def patches(session: nox.Session) -> None:
     """List, check, port, capture or apply the patches."""
     verb(session, "patches")
@@ -171,6 +177,13 @@ def bench(session: nox.Session) -> None:
     """Measure the chain beside a bare loop over the same bytes: a table, and JSON on stdout."""
     locked(session, "run")
     session.run("python", "-m", "bench.chain", *session.posargs)
+
+
+@nox.session
+def bench_drift(session: nox.Session) -> None:
+    """Measure audit and drift beside plain decompression and pip: a table, and JSON on stdout."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.drift", *session.posargs)
 
 
 @nox.session

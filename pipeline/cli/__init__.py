@@ -25,6 +25,7 @@ VERBS = {
     "lock": "resolve, check, explain or export the lock",
     "fetch": "download every locked file into the cache, verified",
     "audit": "one image against the lock",
+    "drift": "what moved between two images, or along a whole line",
     "patches": "list, check, port, capture or apply the patches",
     "load": "an image into docker, podman or nerdctl, here or on a host",
     "compare": "one image on several hosts: the same everywhere?",

@@ -302,12 +302,17 @@ def _remove(nodes: dict[str, Located], removed: set[str], emptied: set[str]) -> 
 
 def _inside(nodes: Mapping[str, Located], directories: set[str]) -> list[str]:
     """Return the paths below any of the directories."""
-    inside = []
-    for path in nodes:
-        cut = path.rfind("/")
-        while cut > 0:
-            if path[:cut] in directories:
-                inside.append(path)
+    # Of every directory, whether it is one of these or below one; most files share theirs.
+    known: dict[str, bool] = {"": False}
+
+    def judge(directory: str) -> bool:
+        above = directory
+        while (answer := known.get(above)) is None:
+            if above in directories:
+                answer = True
                 break
-            cut = path.rfind("/", 0, cut)
-    return inside
+            above = above.rpartition("/")[0]
+        known[directory] = answer
+        return answer
+
+    return [path for path in nodes if judge(path.rpartition("/")[0])]

@@ -54,7 +54,7 @@ class Reader:
     def read(self, position: int, size: int) -> bytes:
         """Return `size` bytes from a position on, fewer at the end of the file."""
         at = position - self._start
-        if 0 <= at and at + size <= len(self._window):
+        if 0 <= at <= len(self._window) - size:
             return self._window[at : at + size]
         if size > _INPUT:
             return os.pread(self._file, size, position)

@@ -20,6 +20,8 @@ from pipeline.oci.view import ImageView
 RowMemo = dict[tuple[str, str], Mapping[str, str]]
 """Rows of RECORDs by site-packages and the RECORD's sha256: image path -> the row's own path."""
 
+_Rows = tuple[Distribution, Mapping[str, str]]
+
 
 @dataclass(frozen=True)
 class Owners:
@@ -34,11 +36,13 @@ class Owners:
 
     def of(self, path: str) -> Iterator[tuple[Distribution, str]]:
         """Yield (distribution, row of its RECORD) of all that claim the file at a real path."""
-        names = self._names(path)
-        for distribution, rows in self._rows:
-            for name in names:
-                if name in rows:
-                    yield distribution, rows[name]
+        first, shared = self._by_path
+        for name in self._names(path):
+            if name in shared:
+                yield from ((one, rows[name]) for one, rows in shared[name])
+            elif name in first:
+                one, rows = first[name]
+                yield one, rows[name]
 
     def files(self, distribution: Distribution) -> list[str]:
         """Return the image paths that the RECORD of a distribution names, in its order."""
@@ -69,7 +73,18 @@ class Owners:
         return links
 
     @cached_property
-    def _rows(self) -> list[tuple[Distribution, Mapping[str, str]]]:
+    def _by_path(self) -> tuple[Mapping[str, _Rows], Mapping[str, list[_Rows]]]:
+        """What names a path first; and all, for those that several name."""
+        first: dict[str, _Rows] = {}
+        shared: dict[str, list[_Rows]] = {}
+        for one in self._rows:
+            for path in first.keys() & one[1].keys():
+                shared.setdefault(path, [first[path]]).append(one)
+            first |= dict.fromkeys(one[1].keys() - shared.keys(), one)
+        return first, shared
+
+    @cached_property
+    def _rows(self) -> list[_Rows]:
         found = _records(self.inventory, self.view.tree)
         new = {
             one.path: node for one, node in found if (one.site, node.entry.sha256) not in self.memo

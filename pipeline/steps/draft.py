@@ -58,6 +58,7 @@ class Draft:
         self._view = view
         self._known = known
         self._installed = {wheel["name"]: (wheel, path) for wheel, path in installed}
+        self._archives: dict[str, zipfile.ZipFile] = {}
         self._new: dict[str, NewFile] = {}
         self._contents: dict[str, bytes] = {}
         self._overrides: dict[str, dict[str, str]] = {}
@@ -179,10 +180,8 @@ class Draft:
             override = self._overrides.get(name, {}).get(path)
             if override:
                 return self._contents[override]
-            _, file = self._installed[name]
             # The whole file was verified by its sha256 when it entered the wheelhouse.
-            with zipfile.ZipFile(file) as archive:
-                return archive.read(member) if member else None
+            return self._archive(name).read(member) if member else None
         real = self._view.tree.real_path(path)
         if real is None or real in self._gone:
             return None
@@ -190,6 +189,12 @@ class Draft:
         if found is None or not found.entry.has_content:
             return None
         return self._view.read_many([real])[real]
+
+    def _archive(self, name: str) -> zipfile.ZipFile:
+        """Return the wheel of a distribution that comes; it stays open as long as the draft."""
+        if name not in self._archives:
+            self._archives[name] = zipfile.ZipFile(self._installed[name][1])
+        return self._archives[name]
 
     def read_site(self, path: str) -> bytes | None:
         """Return the content of a path relative to site-packages."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from pipeline.audit.requirements import Wanted
 from pipeline.inventory.distributions import Memo
 from pipeline.inventory.ownership import Claim, ClaimMemo
 
@@ -30,7 +31,8 @@ class AuditMemo:
     """Answers that depend on nothing but what they are kept under.
 
     `markers` are answers by the marker environment, and in it by requirement and extra; None is one
-    that has no answer.
+    that has no answer. `wanted` are requirements that hold there, by all those of a distribution
+    and the extras that are asked of it.
     """
 
     metadata: Memo = field(default_factory=Memo)
@@ -38,6 +40,9 @@ class AuditMemo:
     markers: dict[tuple[tuple[str, str], ...], dict[tuple[str, str], bool | None]] = field(
         default_factory=dict
     )
+    wanted: dict[
+        tuple[tuple[str, str], ...], dict[tuple[tuple[str, ...], frozenset[str]], Wanted]
+    ] = field(default_factory=dict)
     _facts: dict[int, ClaimFacts] = field(default_factory=dict)
 
     def of(self, claims: tuple[Claim, ...]) -> ClaimFacts:

@@ -6,11 +6,13 @@ Outputs are directories below `<cache>/steps/<key>`. One appears by a rename, wh
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pipeline.engines.keys import step_key
@@ -20,7 +22,7 @@ from pipeline.engines.workers import Workers
 from pipeline.failures import Failure
 from pipeline.graph import Plan, Step
 from pipeline.space import check_space
-from pipeline.steps.program import RESULT, StepOutput
+from pipeline.steps.program import PREPARED, RESULT, StepOutput
 from pipeline.transfer.workspace import sweep, workspace
 from pipeline.trust import Trust
 
@@ -93,9 +95,12 @@ class LocalEngine:
             while run.queue and workers is not None and workers.free:
                 step, place = run.queue.pop(0)
                 listener.started(step)
-                job = self._job(step, place, run.schedule.inputs(step), file, space)
-                workers.give(step, job)
+                job = _job(step, run.schedule.inputs(step), file)
+                temporary = tempfile.mkdtemp(prefix="step-", dir=space)
+                workers.give(step, replace(job, out=str(place), temporary=temporary))
                 run.running[step.id] = (step, place)
+            if workers is not None and workers.free and run.running:
+                self._prepare(run, workers, file)
             run.tell(listener)
             left = [*run.queue, *run.running.values()]
             if run.error and not any(run.precedes(step) for step, _ in left):
@@ -111,6 +116,15 @@ class LocalEngine:
                 for name, (sha256, _) in output.files.items():
                     self._trust.record(place / name, sha256)
                 run.done(step, output, cached=False)
+
+    def _prepare(self, run: _Run, workers: Workers, file: Callable[[str], Path]) -> None:
+        """Let a process that has nothing to do read ahead, once for each program that can."""
+        for step in run.schedule.waiting():
+            if step.program in PREPARED and not workers.knows(step.program):
+                there = itertools.takewhile(run.schedule.outputs.__contains__, step.after)
+                inputs = [run.schedule.outputs[name] for name in there]
+                workers.give(step, _job(step, inputs, file))
+                return
 
     def _take_cached(self, run: _Run) -> None:
         """Queue what must run. What is cached is done here, and frees what stands on it."""
@@ -140,23 +154,6 @@ class LocalEngine:
                 if (place / RESULT).stat().st_mtime < limit:
                     remove(place)
 
-    def _job(
-        self,
-        step: Step,
-        place: Path,
-        inputs: list[StepOutput],
-        file: Callable[[str], Path],
-        space: Path,
-    ) -> Job:
-        return Job(
-            program=step.program,
-            params=step.params,
-            files={item.sha256: str(file(item.sha256)) for item in step.files},
-            steps=tuple((str(output.directory), output.data) for output in inputs),
-            out=str(place),
-            temporary=tempfile.mkdtemp(prefix="step-", dir=space),
-        )
-
     def _cached(self, place: Path) -> StepOutput | None:
         """Return the output at `place` if every file of it is what its result says."""
         try:
@@ -173,3 +170,12 @@ class LocalEngine:
         with contextlib.suppress(OSError):  # a read-only cache is not pruned either
             os.utime(place / RESULT)
         return output
+
+
+def _job(step: Step, inputs: Sequence[StepOutput], file: Callable[[str], Path]) -> Job:
+    return Job(
+        program=step.program,
+        params=step.params,
+        files={item.sha256: str(file(item.sha256)) for item in step.files},
+        steps=tuple((str(output.directory), output.data) for output in inputs),
+    )

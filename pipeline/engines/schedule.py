@@ -63,6 +63,10 @@ class Schedule:
             del self._waiting[step.id]
         return sorted(steps, key=lambda step: -self.urgency(step))
 
+    def waiting(self) -> list[Step]:
+        """Return the steps that wait for others, the most urgent first."""
+        return sorted(self._waiting.values(), key=lambda step: -self.urgency(step))
+
     def unfinished(self) -> list[Step]:
         """Return the steps without an output, in the plan's order."""
         return [step for step in self._plan.steps.values() if step.id not in self.outputs]

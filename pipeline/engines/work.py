@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 
 from pipeline.errors import ChainError, OutsideTrouble, system_trouble
 from pipeline.failures import Failure
-from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
+from pipeline.steps.program import PROGRAMS, RESULT, Inputs, StepOutput, run_program
 from pipeline.wheels.house import sha256_of
 
 SEAL = "seal"
@@ -24,27 +25,38 @@ class Job:
     """A step with its inputs on disk, in a form that crosses processes.
 
     `files` maps hex sha256 to a path, `steps` are directory and result.json of its inputs, `out` is
-    where the output goes, `temporary` an empty directory on the same file system.
+    where the output goes, `temporary` an empty directory on the same file system; a job that only
+    prepares a step has neither.
     """
 
     program: str
     params: Mapping[str, Any]
     files: Mapping[str, str]
     steps: tuple[tuple[str, bytes], ...]
-    out: str
-    temporary: str
+    out: str = ""
+    temporary: str = ""
+
+
+def prepare(job: Job) -> None:
+    """Let a program read what it can of a step whose last inputs are not there yet."""
+    module = importlib.import_module(f"pipeline.steps.{PROGRAMS[job.program]}")
+    with contextlib.suppress(Exception):  # whatever it is, the step itself will say so
+        module.prepare(_inputs(job))
+
+
+def _inputs(job: Job) -> Inputs:
+    return Inputs(
+        params=job.params,
+        file=lambda sha256: Path(job.files[sha256]),
+        steps=[StepOutput(Path(directory), data) for directory, data in job.steps],
+    )
 
 
 def work(job: Job) -> bytes | Failure:
     """Run one step, and move its output to its place; returns its result.json."""
     temporary = Path(job.temporary)
     try:
-        inputs = Inputs(
-            params=job.params,
-            file=lambda sha256: Path(job.files[sha256]),
-            steps=[StepOutput(Path(directory), data) for directory, data in job.steps],
-        )
-        output = run_program(job.program, inputs, temporary)
+        output = run_program(job.program, _inputs(job), temporary)
         (temporary / SEAL).write_text(output.digest, encoding="ascii")
         for path in temporary.rglob("*"):
             if path.is_file():

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from typing import Any
 
-from pipeline.engines.work import Job, work
+from pipeline.engines.work import Job, prepare, work
 from pipeline.errors import OutsideTrouble
 from pipeline.failures import Failure
 from pipeline.graph import Step
@@ -45,6 +46,7 @@ class _Worker:
     programs: set[str] = field(default_factory=set)
     last: str = ""
     step: Step | None = None
+    preparing: bool = False
 
     def fitness(self, step: Step) -> tuple[bool, bool]:
         """How much of what a step reads this process may still hold."""
@@ -72,11 +74,16 @@ class Workers:
         """How many processes have nothing to do."""
         return sum(1 for worker in self._workers if worker.step is None)
 
+    def knows(self, program: str) -> bool:
+        """Whether some process has run, or prepared, a step of a program."""
+        return any(program in worker.programs for worker in self._workers)
+
     def give(self, step: Step, job: Job) -> None:
-        """Let the free process do a step that has most of what the step reads."""
+        """Let the free process do a step, or prepare it, that has most of what the step reads."""
         idle = (worker for worker in self._workers if worker.step is None)
         worker = max(idle, key=lambda worker: worker.fitness(step))
-        worker.step = step
+        worker.step, worker.preparing = step, not job.out
+        worker.programs.add(step.program)
         with _deaths():
             worker.connection.send(job)
 
@@ -89,12 +96,13 @@ class Workers:
             step = worker.step
             assert step is not None
             with _deaths():
-                outcome: bytes | Failure | _Crash = worker.connection.recv()
+                outcome: Any = worker.connection.recv()
             if isinstance(outcome, _Crash):
                 raise RuntimeError(f"step {step.id}:\n{outcome.text}")
-            worker.programs.add(step.program)
-            worker.step, worker.last = None, step.id
-            done.append((step, outcome))
+            worker.step = None
+            if not worker.preparing:
+                worker.last = step.id
+                done.append((step, outcome))
         return done
 
     def end(self) -> None:
@@ -142,9 +150,12 @@ def _serve(connection: Connection, programs: Sequence[str]) -> None:
             job: Job = connection.recv()
         except EOFError:
             return
-        outcome: bytes | Failure | _Crash
+        outcome: bytes | Failure | _Crash | None = None
         try:
-            outcome = work(job)
+            if job.out:
+                outcome = work(job)
+            else:
+                prepare(job)
         except Exception:  # noqa: BLE001  it is raised again, where somebody sees it
             outcome = _Crash(traceback.format_exc())
         connection.send(outcome)

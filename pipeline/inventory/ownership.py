@@ -56,6 +56,7 @@ class _Resolved:
     claims: tuple[_Claims, ...]
     first: dict[str, Claim]
     shared: dict[str, tuple[Claim, ...]]
+    unowned: Set[str]
 
     def on(self, path: str) -> tuple[Claim, ...]:
         if path in self.shared:
@@ -116,10 +117,10 @@ class Ownership:
         """Whether some RECORD names the file at a real path."""
         return path in self._resolved.first
 
-    @cached_property
+    @property
     def unowned(self) -> Set[str]:
         """Paths of the tree, of whatever type, that no RECORD names."""
-        return self.tree.nodes.keys() - self._resolved.first.keys()
+        return self._resolved.unowned
 
     @property
     def shared(self) -> Mapping[str, tuple[Claim, ...]]:
@@ -150,7 +151,8 @@ class Ownership:
                 before = first[claim.path]
                 if before is not claim:
                     shared[claim.path] = (*shared.get(claim.path, (before,)), claim)
-        return _Resolved(self.tree, _by_id(groups), groups, first, shared)
+        unowned = self.tree.nodes.keys() - first.keys()
+        return _Resolved(self.tree, _by_id(groups), groups, first, shared, unowned)
 
     def _on_top(self, last: _Resolved, changed: Collection[str]) -> _Resolved:
         """Resolve anew what is of another distribution, or whose files a layer has touched."""
@@ -172,7 +174,8 @@ class Ownership:
         for claim in chain.from_iterable(one.claims for one in come):
             news.setdefault(claim.path, []).append(claim)
         order = {id(one): number for number, one in enumerate(self.inventory.distributions)}
-        for path in news.keys() | {claim.path for one in gone for claim in one.claims}:
+        disputed = news.keys() | {claim.path for one in gone for claim in one.claims}
+        for path in disputed:
             rivals = [claim for claim in last.on(path) if id(claim.distribution) in kept]
             rivals += news.get(path, ())
             shared.pop(path, None)
@@ -183,7 +186,10 @@ class Ownership:
             first[path] = rivals[0]
             if len(rivals) > 1:
                 shared[path] = tuple(rivals)
-        return _Resolved(self.tree, _by_id(groups), tuple(groups), first, shared)
+        unsure = disputed | set(changed)
+        unowned = last.unowned - unsure
+        unowned |= {path for path in unsure if path in self.tree.nodes and path not in first}
+        return _Resolved(self.tree, _by_id(groups), tuple(groups), first, shared, unowned)
 
     def _resolve(self, distribution: Distribution) -> _Claims:
         nodes, site = self.tree.nodes, distribution.site

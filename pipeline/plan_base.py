@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from pipeline.graph import FileInput, Plan, Step
 from pipeline.lock.model import Base, Lock, LockedWheel
 from pipeline.oci.imagefile import ImageFile
+from pipeline.wheels.known import FILE_CONFLICT
 
 CONFLICTS, INDEX, INVENTORY = "wheel-conflicts", "image-index", "image-inventory"
 SYSTEM = "system-layer"
@@ -46,8 +48,11 @@ def wheel_steps(
         CONFLICTS,
         {"wheels": wheel_params(wheels), "target": target, "known": known},
         file_inputs(wheels),
-        weight=1 << 40,  # everything waits for it
     )
+    # Only who leaves a path to another has to wait for it: the others are written as they are.
+    giving_way = {
+        canonicalize_name(one["distribution"]) for one in known if one["rule"] == FILE_CONFLICT
+    }
     small = [wheel for wheel in wheels if (wheel.size or 0) < OWN_LAYER]
     groups = [("shared", small)] if small else []
     groups += [(wheel.name, [wheel]) for wheel in wheels if (wheel.size or 0) >= OWN_LAYER]
@@ -63,7 +68,7 @@ def wheel_steps(
                 "known": known,
             },
             file_inputs(members),
-            (conflicts.id,),
+            (conflicts.id,) if any(wheel.name in giving_way for wheel in members) else (),
             weight=sum(wheel.size or 0 for wheel in members),
         )
         for name, members in groups
@@ -72,7 +77,7 @@ def wheel_steps(
         "base/system",
         SYSTEM,
         {**settings, "site_packages": base.site_packages},
-        after=(debian.id, *(layer.id for layer in layers)),
+        after=(debian.id, *(layer.id for layer in layers), conflicts.id),
     )
     return [debian, conflicts, *layers, system]
 

@@ -51,7 +51,8 @@ class Context:
         """Requirements of the installed distributions."""
         environment = tuple(sorted(self.expectation.environment.items()))
         answers = self.memo.markers.setdefault(environment, {})
-        return Requirements(self.inventory, self.expectation, answers)
+        wanted = self.memo.wanted.setdefault(environment, {})
+        return Requirements(self.inventory, self.expectation, answers, wanted)
 
     @cached_property
     def unsatisfied(self) -> tuple[Unsatisfied, ...]:
@@ -82,6 +83,7 @@ class Context:
             self.import_reader,
             self.below if self.parent else None,
             self.moved,
+            self.memo,
         ).broken(inherited)
 
     def layer(self, number: int) -> str:

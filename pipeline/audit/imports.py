@@ -13,6 +13,7 @@ from functools import cached_property
 
 from packaging.utils import canonicalize_name
 
+from pipeline.audit.memo import AuditMemo
 from pipeline.audit.report import INHERITED, NEW, BrokenImport, Unsatisfied
 from pipeline.audit.requirements import Requirements
 from pipeline.inventory.distributions import Inventory
@@ -35,7 +36,7 @@ class Imports:
     reader: ImportReader
     below: ImageView | None
     moved: frozenset[str]
-    _found: dict[str, list[tuple[Claim, str]]] = field(default_factory=dict, compare=False)
+    memo: AuditMemo = field(default_factory=AuditMemo, compare=False)
 
     def broken(self, inherited: frozenset[tuple[str, str]]) -> tuple[BrokenImport, ...]:
         """Return what cannot be imported, sorted; `inherited` is (dependant, module) of the parent.
@@ -94,11 +95,8 @@ class Imports:
             tops.pop(top, None)
         if not tops:
             return
-        users: dict[str, list[str]] = {}
-        for path, modules in self.reader.read(self.view, self._sources(dependant)):
-            for module in modules:
-                if module.partition(".")[0] in tops:
-                    users.setdefault(module, []).append(path)
+        imports = self._imports(dependant)
+        users = {module: paths for top in tops for module, paths in imports.get(top, {}).items()}
         for module, paths in sorted(users.items()):
             part = self._modules.missing(module)
             provider = tops[module.partition(".")[0]]
@@ -109,6 +107,19 @@ class Imports:
             sure = [path for path in paths if lines[path] is not None]
             if sure:
                 yield module, sure[0], lines[sure[0]] or 0, len(sure), part, provider
+
+    def _imports(self, name: str) -> Mapping[str, Mapping[str, list[str]]]:
+        """Return module -> paths of the sources that import it, by top-level package."""
+        facts = self.memo.of(self.ownership.claims_of(name))
+        sources = self._sources(name)
+        if facts.imports is None or facts.imports[0] != sources:
+            found: dict[str, dict[str, list[str]]] = {}
+            for path, modules in self.reader.read(self.view, sources):
+                for module in modules:
+                    same = found.setdefault(module.partition(".")[0], {})
+                    same.setdefault(module, []).append(path)
+            facts.imports = (sources, found)
+        return facts.imports[1]
 
     def _was_there(self, module: str) -> bool:
         return self._modules_below is not None and self._modules_below.missing(module) is None
@@ -139,27 +150,33 @@ class Imports:
 
     def _sources(self, name: str) -> list[str]:
         """Return source files of a distribution in packages, each of which has an `__init__`."""
-        return [
-            claim.path
-            for claim, inner in self._files(name)
-            if inner.endswith(".py") and self._is_packaged(claim.path, inner)
-        ]
+        packaged: dict[tuple[str, int], bool] = {}
+        found = []
+        for claim, inner in self._files(name):
+            if inner.endswith(".py"):
+                key = (claim.path.rpartition("/")[0], inner.count("/"))
+                if key not in packaged:
+                    packaged[key] = self._is_package(*key)
+                if packaged[key]:
+                    found.append(claim.path)
+        return found
 
-    def _is_packaged(self, path: str, inner: str) -> bool:
-        for _ in range(inner.count("/")):
-            path = path.rpartition("/")[0]
-            if f"{path}/__init__.py" not in self.view.tree.nodes:
+    def _is_package(self, directory: str, depth: int) -> bool:
+        for _ in range(depth):
+            if f"{directory}/__init__.py" not in self.view.tree.nodes:
                 return False
+            directory = directory.rpartition("/")[0]
         return True
 
     def _files(self, name: str) -> list[tuple[Claim, str]]:
         """Return the files that modules are made of, with their paths in the search path."""
-        if name not in self._found:
-            self._found[name] = list(self._modules_of(name))
-        return self._found[name]
+        facts = self.memo.of(self.ownership.claims_of(name))
+        if self._prefixes not in facts.modules:
+            facts.modules[self._prefixes] = list(self._modules_of(facts.claims))
+        return facts.modules[self._prefixes]
 
-    def _modules_of(self, name: str) -> Iterator[tuple[Claim, str]]:
-        for claim in self.ownership.claims_of(name):
+    def _modules_of(self, claims: Collection[Claim]) -> Iterator[tuple[Claim, str]]:
+        for claim in claims:
             if claim.located is None or not claim.path.endswith((".py", ".so")):
                 continue
             for prefix in self._prefixes:
@@ -168,6 +185,6 @@ class Imports:
                     break
 
     @cached_property
-    def _prefixes(self) -> list[str]:
+    def _prefixes(self) -> tuple[str, ...]:
         # The longest directory first: one can lie inside another.
-        return [f"{one}/" for one in sorted(self._directories, key=len, reverse=True)]
+        return tuple(f"{one}/" for one in sorted(self._directories, key=len, reverse=True))

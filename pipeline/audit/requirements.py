@@ -64,6 +64,9 @@ class Wish:
         return f"{canonicalize_name(self.requirement.name)}{self.requirement.specifier}"
 
 
+Wanted = tuple[tuple[str, Requirement], ...]
+
+
 @dataclass(frozen=True)
 class Requirements:
     """The requirements of an inventory in a marker environment."""
@@ -71,6 +74,9 @@ class Requirements:
     inventory: Inventory
     expectation: Expectation
     _answers: dict[tuple[str, str], bool | None] = field(default_factory=dict, compare=False)
+    _wanted: dict[tuple[tuple[str, ...], frozenset[str]], Wanted] = field(
+        default_factory=dict, compare=False
+    )
 
     def unsatisfied(self, inherited: frozenset[tuple[str, str, str]]) -> tuple[Unsatisfied, ...]:
         """Return what is not met, sorted.
@@ -124,7 +130,16 @@ class Requirements:
             if parse_requirement(text) is None or self._answers.get((text, ""), False) is None
         )
 
-    def _of(self, one: Distribution, extras: frozenset[str]) -> Iterator[tuple[str, Requirement]]:
+    def _of(self, one: Distribution, extras: frozenset[str]) -> Wanted:
+        """Return the requirements of a distribution with these extras, as (text, requirement)."""
+        key = (one.requires, extras)
+        if key not in self._wanted:
+            self._wanted[key] = tuple(self._judged(one, extras))
+        return self._wanted[key]
+
+    def _judged(
+        self, one: Distribution, extras: frozenset[str]
+    ) -> Iterator[tuple[str, Requirement]]:
         for text in one.requires:
             requirement = parse_requirement(text)
             if requirement is None:

@@ -52,6 +52,7 @@ def audit(
         loader,
     )
     findings = [_tolerated(context, finding) for rule in RULES for finding in rule(context)]
+    memo.forget_all_but(context.ownership.by_record)
     return AuditReport(
         subject=view.name,
         against=expectation.label,

@@ -23,6 +23,7 @@ _LIBRARIES = (
     "tree-sitter-cpp",
     "tree-sitter-cuda",
     "tree-sitter-python",
+    "zlib-ng",
     "zstandard",
 )
 _PACKAGE = Path(__file__).parents[1]

@@ -6,65 +6,51 @@ Outputs are directories below `<cache>/steps/<key>`. One appears by a rename, wh
 from __future__ import annotations
 
 import contextlib
-import errno
-import multiprocessing
+import itertools
 import os
-import shutil
-import signal
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pipeline.engines.keys import step_key
 from pipeline.engines.schedule import Bring, Course, Listener, nothing
-from pipeline.errors import ChainError, OutsideTrouble, system_trouble
+from pipeline.engines.work import SEAL, Job, Wanted, remove
+from pipeline.engines.workers import Workers
+from pipeline.errors import OutsideTrouble
 from pipeline.failures import Failure
 from pipeline.graph import Plan, Step
-from pipeline.oci.blob import NotHere
 from pipeline.space import check_space
-from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
+from pipeline.steps.program import PREPARED, RESULT, StepOutput
 from pipeline.transfer.workspace import sweep, workspace
 from pipeline.trust import Trust
-from pipeline.wheels.house import sha256_of
 
-# The digest of result.json, which itself names the digests of all other files of an output.
-_SEAL = "seal"
-_STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Each version of the program, and each edit of a patch, leaves outputs behind.
 _UNUSED_SECONDS = 14 * 24 * 3600
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """A step must read files that are not here yet: digests, "sha256:<hex>"."""
-
-    digests: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Job:
-    program: str
-    params: Mapping[str, Any]
-    files: Mapping[str, str]
-    steps: tuple[tuple[str, bytes], ...]
-    kept: str
-    out: str
-    temporary: str
-
-
 class _Run(Course):
-    """The state of one run, and what may start: each step with the place of its output."""
+    """The state of one run: what may start, each step with the place of its output; and what is
+    done, and whether it was cached, that the listener has not been told."""
 
     def __init__(self, plan: Plan):
         super().__init__(plan)
         self.queue: list[tuple[Step, Path]] = []
+        self.running: dict[str, tuple[Step, Path]] = {}
+        self.news: deque[tuple[Step, StepOutput, bool]] = deque()
+
+    def done(self, step: Step, output: StepOutput, *, cached: bool) -> None:
+        """Let what stands on a step begin. The listener is told later: it may take its time."""
+        self.schedule.outputs[step.id] = output
+        self.news.append((step, output, cached))
+
+    def tell(self, listener: Listener) -> None:
+        """Tell what is done, in the order in which it was."""
+        while self.news:
+            step, output, cached = self.news.popleft()
+            self.finish(step, output, listener, cached=cached)
 
 
 class LocalEngine:
@@ -81,11 +67,10 @@ class LocalEngine:
     ) -> Mapping[str, StepOutput]:
         """Run the plan; outputs by step id.
 
-        A step that finds that it must read a file that is not here is run again once `bring` has
-        brought it.
-
         Raises the error of the first step in the plan's order that failed, whatever the order in
         time. What stands before it in the plan is finished first, as its images are good.
+        A step that finds that it must read a file that is not here is run again once `bring` has
+        brought it.
         """
         run = _Run(plan)
         with contextlib.ExitStack() as stack:
@@ -102,55 +87,55 @@ class LocalEngine:
         bring: Bring,
         stack: contextlib.ExitStack,
     ) -> None:
-        pool: ProcessPoolExecutor | None = None
+        workers: Workers | None = None
         space = Path()
-        running: dict[Future[_Outcome], tuple[Step, Path]] = {}
-        try:
-            while True:
-                self._take_cached(run, listener)
-                while run.queue and len(running) < self._jobs:
-                    step, place = run.queue.pop(0)
-                    if pool is None:
-                        pool = self._pool(run)
-                        space = stack.enter_context(workspace(self._cache))
-                    listener.started(step)
-                    job = self._job(step, place, run.schedule.inputs(step), file, space)
-                    with _signals_held():  # a worker inherits that
-                        running[pool.submit(_work, job)] = (step, place)
-                if not running:
-                    break
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    step, place = running.pop(future)
-                    outcome = future.result()
-                    if isinstance(outcome, _Wanted):
-                        _bring(bring, outcome.digests, file)
-                        run.queue.insert(0, (step, place))
-                        continue
-                    if isinstance(outcome, Failure):
-                        run.fail(step, outcome.raised())
-                        continue
-                    output = StepOutput(place, outcome)
-                    for name, (sha256, _) in output.files.items():
-                        self._trust.record(place / name, sha256)
-                    run.finish(step, output, listener, cached=False)
-                if run.error:
-                    # What just finished may have freed a step that stands before the failed one.
-                    self._take_cached(run, listener)
-                    left = [*run.queue, *running.values()]
-                    if not any(run.precedes(step) for step, _ in left):
-                        break
-        except BrokenProcessPool as error:
-            raise OutsideTrouble(
-                "a worker process died",
-                hint="it may have run out of memory; try --jobs 1",
-            ) from error
-        finally:
-            if pool is not None:
-                self._end(pool)
+        while True:
+            self._take_cached(run)
+            if run.queue and workers is None:
+                check_space(run.schedule.unfinished(), self._cache)
+                space = stack.enter_context(workspace(self._cache))
+                workers = self._workers(run)
+                stack.callback(workers.end)
+            while run.queue and workers is not None and workers.free:
+                step, place = run.queue.pop(0)
+                listener.started(step)
+                job = self._job(step, run.schedule.inputs(step), file)
+                temporary = tempfile.mkdtemp(prefix="step-", dir=space)
+                workers.give(step, replace(job, out=str(place), temporary=temporary))
+                run.running[step.id] = (step, place)
+            if workers is not None and workers.free and run.running:
+                self._prepare(run, workers, file)
+            run.tell(listener)
+            left = [*run.queue, *run.running.values()]
+            if run.error and not any(run.precedes(step) for step, _ in left):
+                return
+            if workers is None or not run.running:
+                return
+            for step, outcome in workers.wait():
+                _, place = run.running.pop(step.id)
+                if isinstance(outcome, Wanted):
+                    _bring(bring, outcome.digests, file)
+                    run.queue.insert(0, (step, place))
+                    continue
+                if isinstance(outcome, Failure):
+                    run.fail(step, outcome.raised())
+                    continue
+                output = StepOutput(place, outcome)
+                for name, (sha256, _) in output.files.items():
+                    self._trust.record(place / name, sha256)
+                run.done(step, output, cached=False)
 
-    def _take_cached(self, run: _Run, listener: Listener) -> None:
-        """Queue what must run. What is cached is finished here, and frees what stands on it."""
+    def _prepare(self, run: _Run, workers: Workers, file: Callable[[str], Path]) -> None:
+        """Let a process that has nothing to do read ahead, once for each program that can."""
+        for step in run.schedule.waiting():
+            if step.program in PREPARED and not workers.knows(step.program):
+                there = itertools.takewhile(run.schedule.outputs.__contains__, step.after)
+                inputs = [run.schedule.outputs[name] for name in there]
+                workers.give(step, self._job(step, inputs, file))
+                return
+
+    def _take_cached(self, run: _Run) -> None:
+        """Queue what must run. What is cached is done here, and frees what stands on it."""
         while fresh := run.schedule.ready():
             for step in fresh:
                 place = self._steps / step_key(step, run.schedule.inputs(step))
@@ -158,30 +143,15 @@ class LocalEngine:
                 if output is None:
                     run.queue.append((step, place))
                 else:
-                    run.finish(step, output, listener, cached=True)
+                    run.done(step, output, cached=True)
         run.queue = [item for item in run.queue if not run.error or run.precedes(item[0])]
-        run.queue.sort(key=lambda item: -item[0].weight)
+        run.queue.sort(key=lambda item: -run.schedule.urgency(item[0]))
 
-    def _pool(self, run: _Run) -> ProcessPoolExecutor:
-        check_space(run.schedule.unfinished(), self._cache)
+    def _workers(self, run: _Run) -> Workers:
+        left = run.schedule.unfinished()
         self._steps.mkdir(parents=True, exist_ok=True)
-        with _signals_held():
-            resource_tracker.ensure_running()  # started later, it would end `_signals_held`
-        # spawn: a fork would copy the threads' locks of the progress display.
-        return ProcessPoolExecutor(
-            min(self._jobs, len(run.schedule.unfinished())),
-            multiprocessing.get_context("spawn"),
-            initializer=_end_with_parent,
-        )
-
-    def _end(self, pool: ProcessPoolExecutor) -> None:
-        """Stop at once what still runs: its output has no name yet, so nothing is lost but time."""
-        workers = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
-            worker.kill()
-        for worker in workers:
-            worker.join()
+        programs = dict.fromkeys(step.program for step in left)
+        return Workers(min(self._jobs, len(left)), list(programs))
 
     def prune(self) -> None:
         """Remove outputs that no run has used for a while; a run that wants one makes it again."""
@@ -190,70 +160,33 @@ class LocalEngine:
         for place in self._steps.iterdir() if self._steps.is_dir() else ():
             with contextlib.suppress(OSError):  # another run may be at it, or the cache read-only
                 if (place / RESULT).stat().st_mtime < limit:
-                    _remove(place)
+                    remove(place)
 
-    def _job(
-        self,
-        step: Step,
-        place: Path,
-        inputs: list[StepOutput],
-        file: Callable[[str], Path],
-        space: Path,
-    ) -> _Job:
-        return _Job(
+    def _job(self, step: Step, inputs: Sequence[StepOutput], file: Callable[[str], Path]) -> Job:
+        return Job(
             program=step.program,
             params=step.params,
             files={item.sha256: str(file(item.sha256)) for item in step.files},
             steps=tuple((str(output.directory), output.data) for output in inputs),
             kept=str(self._cache / "indexes"),
-            out=str(place),
-            temporary=tempfile.mkdtemp(prefix="step-", dir=space),
         )
 
     def _cached(self, place: Path) -> StepOutput | None:
         """Return the output at `place` if every file of it is what its result says."""
         try:
             output = StepOutput(place, (place / RESULT).read_bytes())
-            good = (place / _SEAL).read_bytes() == output.digest.encode("ascii") and all(
+            good = (place / SEAL).read_bytes() == output.digest.encode("ascii") and all(
                 self._trust.holds(place / name, sha256, size)
                 for name, (sha256, size) in output.files.items()
             )
         except (OSError, ValueError, KeyError, TypeError):
             good = False
         if not good:
-            _remove(place)
+            remove(place)
             return None
         with contextlib.suppress(OSError):  # a read-only cache is not pruned either
             os.utime(place / RESULT)
         return output
-
-
-@contextlib.contextmanager
-def _signals_held() -> Iterator[None]:
-    """Keep Ctrl-C and its like for later. A process that is started now never gets any.
-
-    They reach the whole process group, and the engine ends its workers itself.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _end_with_parent() -> None:
-    """Let a worker end when the program is gone, however it went: nobody else would end it."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-_Outcome = bytes | Failure | _Wanted
 
 
 def _bring(bring: Bring, digests: Sequence[str], file: Callable[[str], Path]) -> None:
@@ -264,63 +197,3 @@ def _bring(bring: Bring, digests: Sequence[str], file: Callable[[str], Path]) ->
                 f"{digest} is not in the cache",
                 hint="another program may be removing files from it; run it again",
             )
-
-
-def _work(job: _Job) -> _Outcome:
-    """Run one step in a worker process, and move its output to its place."""
-    temporary = Path(job.temporary)
-    try:
-        inputs = Inputs(
-            params=job.params,
-            file=lambda sha256: Path(job.files[sha256]),
-            steps=[StepOutput(Path(directory), data) for directory, data in job.steps],
-            kept=Path(job.kept),
-        )
-        output = run_program(job.program, inputs, temporary)
-        (temporary / _SEAL).write_text(output.digest, encoding="ascii")
-        for path in temporary.rglob("*"):
-            if path.is_file():
-                path.chmod(0o444)
-        temporary.chmod(0o755)
-        try:
-            temporary.rename(job.out)
-        except OSError as error:
-            # Another build was faster; its output is the same by definition of the key.
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise
-            _check_same(Path(job.out), output)
-        return output.data
-    except NotHere as error:
-        return _Wanted(error.digests)
-    except ChainError as error:
-        return Failure.of(error)
-    except (OSError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
-            raise
-        return Failure.of(system_trouble(error, job.program))
-    finally:
-        _remove(temporary)
-
-
-def _check_same(place: Path, output: StepOutput) -> None:
-    """Refuse an output that stands in the way and is not what this run made.
-
-    One that is damaged is removed before its step runs; where that is forbidden, it is still there.
-    """
-    try:
-        same = (place / RESULT).read_bytes() == output.data and all(
-            sha256_of(place / name) == sha256 for name, (sha256, _) in output.files.items()
-        )
-    except OSError:
-        same = False
-    if not same:
-        raise OutsideTrouble(
-            f"{place} is damaged and cannot be replaced", hint="remove it, then run it again"
-        )
-
-
-def _remove(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    if not directory.is_dir():  # what else may have that name: a file, a link
-        with contextlib.suppress(OSError):
-            directory.unlink()

@@ -41,13 +41,26 @@ class Engine(Protocol):
         ...
 
 
+_LEAST = 8_000_000  # bytes, in terms of `Step.weight`: what even a step without any costs
+
+
 class Schedule:
-    """Which steps may run now. The heaviest comes first: no long one is left for the end."""
+    """Which steps may run now. First comes what most waits for: no long way is left for the end."""
 
     def __init__(self, plan: Plan):
         self._plan = plan
         self._waiting = dict(plan.steps)
         self.outputs: dict[str, StepOutput] = {}
+        self._urgency: dict[str, int] = {}
+        behind: dict[str, int] = {}
+        for step in reversed(list(plan.steps.values())):
+            self._urgency[step.id] = step.weight + _LEAST + behind.get(step.id, 0)
+            for name in step.after:
+                behind[name] = max(behind.get(name, 0), self._urgency[step.id])
+
+    def urgency(self, step: Step) -> int:
+        """Return the weight of the heaviest way from this step to the end, itself included."""
+        return self._urgency[step.id]
 
     def ready(self) -> list[Step]:
         """Take the steps whose inputs are all there. Each step is returned once."""
@@ -58,7 +71,11 @@ class Schedule:
         ]
         for step in steps:
             del self._waiting[step.id]
-        return sorted(steps, key=lambda step: -step.weight)
+        return sorted(steps, key=lambda step: -self.urgency(step))
+
+    def waiting(self) -> list[Step]:
+        """Return the steps that wait for others, the most urgent first."""
+        return sorted(self._waiting.values(), key=lambda step: -self.urgency(step))
 
     def unfinished(self) -> list[Step]:
         """Return the steps without an output, in the plan's order."""

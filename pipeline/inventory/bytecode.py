@@ -10,6 +10,7 @@ import posixpath
 from typing import NamedTuple
 
 from pipeline.oci.index import Entry
+from pipeline.oci.tree import Located
 
 CACHE = "/__pycache__/"
 SUFFIX = ".pyc"
@@ -48,6 +49,11 @@ def parse_header(entry: Entry) -> Header | None:
     if flags & _HASHED:
         return Header(magic, 0, 0, data[8:], bool(flags & _CHECKED))
     return Header(magic, first, second, b"", False)
+
+
+def is_compiled(node: Located) -> bool:
+    """Whether this is a compiled file, by its name."""
+    return node.entry.path.endswith(SUFFIX) and node.entry.has_content
 
 
 def source_of(path: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pipeline.documents import Malformed, parse_toml
+from pipeline.oci.tree import Located
 from pipeline.oci.view import ImageView
 
 _PIP = re.compile(
@@ -48,9 +49,8 @@ def configurations(view: ImageView) -> tuple[Configuration, ...]:
     """Return every configuration of pip and uv in an image, by path, the environment last."""
     found = {
         path: located
-        for path, located in view.tree.nodes.items()
-        if path.endswith(("/pip.conf", "/uv.toml"))
-        and (_PIP.fullmatch(path) or _UV.fullmatch(path))
+        for path, located in view.tree.select(_by_name).items()
+        if (_PIP.fullmatch(path) or _UV.fullmatch(path))
         and located.entry.has_content
         and located.entry.size < _MAX_FILE
     }
@@ -61,6 +61,10 @@ def configurations(view: ImageView) -> tuple[Configuration, ...]:
     ]
     names = sorted(set(_environment(view.config)))
     return (*files, *([Configuration("", -1, tuple(names))] if names else ()))
+
+
+def _by_name(node: Located) -> bool:
+    return node.entry.path.endswith(("/pip.conf", "/uv.toml"))
 
 
 def _keys(path: str, data: bytes) -> set[str]:

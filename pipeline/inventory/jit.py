@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from pipeline.oci.tree import Located
+
 DISTRIBUTION = "flashinfer-python"
 SOURCES = "flashinfer/data"
 """Directory of the sources, below site-packages."""
@@ -37,3 +39,8 @@ def cached(paths: Iterable[str]) -> Iterator[Cached]:
     for path in paths:
         if "/cached_ops/" in path and (match := _CACHED.match(path)):
             yield Cached(match["directory"], match["version"], path)
+
+
+def is_cached(node: Located) -> bool:
+    """Whether this lies in a directory of a cache."""
+    return "/cached_ops/" in node.entry.path

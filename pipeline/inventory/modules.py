@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pipeline.oci.index import DIRECTORY
+from pipeline.oci.tree import Located
 from pipeline.oci.view import ImageView
 
 # The one form of code in path files that is understood: nvidia-cutlass-dsl adds `dsl_packages`.
@@ -25,9 +26,7 @@ def search_path(view: ImageView, site: str) -> tuple[str, ...]:
     Lines that import code are skipped, but for one form: what they do is known when they run.
     """
     names = sorted(
-        path
-        for path, located in view.tree.nodes.items()
-        if path.endswith(".pth") and located.entry.has_content and path.rpartition("/")[0] == site
+        path for path in view.tree.select(_is_path_file) if path.rpartition("/")[0] == site
     )
     contents = view.read_many(names) if names else {}
     found = [site]
@@ -91,7 +90,7 @@ class Modules:
             if package is None:
                 if any(self._is_file(f"{path}.py") or path in self._extensions for path in paths):
                     return None
-                spaces = [path for path in paths if path in self._folders]
+                spaces = [path for path in paths if self._is_folder(path)]
                 if not spaces:
                     return None if depth > 1 and self._dynamic(places) else ".".join(parts[:depth])
                 places = spaces  # a namespace package: all of its portions count
@@ -109,28 +108,26 @@ class Modules:
         contents: Mapping[str, bytes] = self.view.read_many(there) if there else {}
         return any(word in data for data in contents.values() for word in _DYNAMIC)
 
+    def _is_folder(self, path: str) -> bool:
+        """Whether this is a directory, be it one that no layer names."""
+        located = self.view.tree.nodes.get(path)
+        if located is not None and located.entry.type == DIRECTORY:
+            return True
+        return self.view.tree.has_below(path)
+
     @cached_property
     def _extensions(self) -> frozenset[str]:
         """Paths of extension modules without what follows the first dot of their names."""
         found = set()
-        for path in self.view.tree.nodes:
-            if path.endswith(".so"):
-                directory, _, name = path.rpartition("/")
-                found.add(f"{directory}/{name.split('.', 1)[0]}")
+        for path in self.view.tree.select(_is_extension):
+            directory, _, name = path.rpartition("/")
+            found.add(f"{directory}/{name.split('.', 1)[0]}")
         return frozenset(found)
 
-    @cached_property
-    def _folders(self) -> frozenset[str]:
-        """Directories below the search path, also those that no layer names."""
-        prefixes = tuple(f"{directory}/" for directory in self.directories)
-        found: set[str] = set()
-        for path, located in self.view.tree.nodes.items():
-            if not path.startswith(prefixes):
-                continue
-            if located.entry.type == DIRECTORY:
-                found.add(path)
-            parent = path.rpartition("/")[0]
-            while parent and parent not in found:
-                found.add(parent)
-                parent = parent.rpartition("/")[0]
-        return frozenset(found)
+
+def _is_path_file(node: Located) -> bool:
+    return node.entry.path.endswith(".pth") and node.entry.has_content
+
+
+def _is_extension(node: Located) -> bool:
+    return node.entry.path.endswith(".so")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from operator import eq
 from typing import NamedTuple
 
 from pipeline.inventory.distributions import Distribution, Inventory
@@ -49,11 +48,28 @@ class _Claims(NamedTuple):
 
 
 @dataclass
-class ClaimMemo:
-    """Claims of distributions, by their object's id (which the value keeps alive), from trees that
-    were looked at before. They are believed as long as all of their files are the same."""
+class _Resolved:
+    """All claims on the files of a tree. Of `first` and `shared`: see Ownership."""
 
-    known: dict[int, _Claims] = field(default_factory=dict)
+    tree: Tree
+    by_distribution: Mapping[int, _Claims]  # by the object's id, which the value keeps alive
+    claims: tuple[_Claims, ...]
+    first: dict[str, Claim]
+    shared: dict[str, tuple[Claim, ...]]
+    unowned: Set[str]
+
+    def on(self, path: str) -> tuple[Claim, ...]:
+        if path in self.shared:
+            return self.shared[path]
+        return (self.first[path],) if path in self.first else ()
+
+
+@dataclass
+class ClaimMemo:
+    """The claims on the tree that was looked at last: those on a tree on top of it are the same,
+    but for what the layers between them touch."""
+
+    last: _Resolved | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,7 @@ class Ownership:
     def by_record(self) -> tuple[tuple[Claim, ...], ...]:
         """The claims of each distribution, in the inventory's order. Where nothing has changed,
         these are the objects that an ownership of the same memo had before."""
-        return tuple(one.claims for one in self._resolved)
+        return tuple(one.claims for one in self._resolved.claims)
 
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
@@ -77,56 +93,103 @@ class Ownership:
 
     def claims_of(self, name: str) -> tuple[Claim, ...]:
         """Return the claims of the distributions of a normalised name."""
-        found = [one.claims for one in self._resolved if one.distribution.name == name]
-        return tuple(chain.from_iterable(found))
+        found = [one.claims for one in self._resolved.claims if one.distribution.name == name]
+        return found[0] if len(found) == 1 else tuple(chain.from_iterable(found))
 
     @cached_property
     def outside(self) -> tuple[tuple[Distribution, str], ...]:
         """Rows that leave the image root. What they name is never looked at."""
-        return tuple((one.distribution, row) for one in self._resolved for row in one.outside)
+        return tuple(
+            (one.distribution, row) for one in self._resolved.claims for row in one.outside
+        )
 
     @cached_property
     def owners(self) -> Mapping[str, tuple[Claim, ...]]:
         """All claims by the real path of the file. For one path, `claims_on` is cheaper."""
-        return {path: (claim,) for path, claim in self._first.items()} | dict(self.shared)
+        first = {path: (claim,) for path, claim in self._resolved.first.items()}
+        return first | dict(self.shared)
 
     def claims_on(self, path: str) -> tuple[Claim, ...]:
         """Return every claim on the file at a real path."""
-        if path in self.shared:
-            return self.shared[path]
-        return (self._first[path],) if path in self._first else ()
+        return self._resolved.on(path)
 
     def is_owned(self, path: str) -> bool:
         """Whether some RECORD names the file at a real path."""
-        return path in self._first
+        return path in self._resolved.first
 
-    @cached_property
+    @property
+    def unowned(self) -> Set[str]:
+        """Paths of the tree, of whatever type, that no RECORD names."""
+        return self._resolved.unowned
+
+    @property
     def shared(self) -> Mapping[str, tuple[Claim, ...]]:
         """Claims on files that have several, by real path."""
-        shared: dict[str, tuple[Claim, ...]] = {}
-        if len(self._first) == len(self.claims):
-            return shared
-        for claim in self.claims:
-            first = self._first[claim.path]
-            if first is not claim:
-                shared[claim.path] = (*shared.get(claim.path, (first,)), claim)
-        return shared
+        return self._resolved.shared
 
     @cached_property
-    def _first(self) -> Mapping[str, Claim]:
+    def _resolved(self) -> _Resolved:
+        last = self.memo.last
+        changed = self.tree.changed_since(last.tree) if last else None
+        if last is not None and last.tree is self.tree:
+            changed = frozenset()
+        if last is None or changed is None:
+            found = self._from_nothing()
+        else:
+            found = self._on_top(last, changed)
+        self.memo.last = found
+        return found
+
+    def _from_nothing(self) -> _Resolved:
+        groups = tuple([self._resolve(one) for one in self.inventory.distributions])
+        claims = list(chain.from_iterable(one.claims for one in groups))
         # From the last to the first, so that the first one stays.
-        return {claim.path: claim for claim in reversed(self.claims)}
+        first = {claim.path: claim for claim in reversed(claims)}
+        shared: dict[str, tuple[Claim, ...]] = {}
+        if len(first) < len(claims):
+            for claim in claims:
+                before = first[claim.path]
+                if before is not claim:
+                    shared[claim.path] = (*shared.get(claim.path, (before,)), claim)
+        unowned = self.tree.nodes.keys() - first.keys()
+        return _Resolved(self.tree, _by_id(groups), groups, first, shared, unowned)
 
-    @cached_property
-    def _resolved(self) -> tuple[_Claims, ...]:
-        return tuple([self._claims(one) for one in self.inventory.distributions])
-
-    def _claims(self, distribution: Distribution) -> _Claims:
-        nodes = self.tree.nodes
-        known = self.memo.known.get(id(distribution))
-        if known is None or not known.plain or not _unchanged(known.claims, nodes):
-            known = self.memo.known[id(distribution)] = self._resolve(distribution)
-        return known
+    def _on_top(self, last: _Resolved, changed: Collection[str]) -> _Resolved:
+        """Resolve anew what is of another distribution, or whose files a layer has touched."""
+        touched = {id(claim.distribution) for path in changed for claim in last.on(path)}
+        kept: dict[int, _Claims] = {}
+        groups: list[_Claims] = []
+        come: list[_Claims] = []
+        for one in self.inventory.distributions:
+            known = last.by_distribution.get(id(one))
+            if known is None or not known.plain or id(one) in touched:
+                known = self._resolve(one)
+                come.append(known)
+            else:
+                kept[id(one)] = known
+            groups.append(known)
+        gone = [one for key, one in last.by_distribution.items() if key not in kept]
+        first, shared = dict(last.first), dict(last.shared)
+        news: dict[str, list[Claim]] = {}
+        for claim in chain.from_iterable(one.claims for one in come):
+            news.setdefault(claim.path, []).append(claim)
+        order = {id(one): number for number, one in enumerate(self.inventory.distributions)}
+        disputed = news.keys() | {claim.path for one in gone for claim in one.claims}
+        for path in disputed:
+            rivals = [claim for claim in last.on(path) if id(claim.distribution) in kept]
+            rivals += news.get(path, ())
+            shared.pop(path, None)
+            if not rivals:
+                first.pop(path, None)
+                continue
+            rivals.sort(key=lambda claim: order[id(claim.distribution)])
+            first[path] = rivals[0]
+            if len(rivals) > 1:
+                shared[path] = tuple(rivals)
+        unsure = disputed | set(changed)
+        unowned = last.unowned - unsure
+        unowned |= {path for path in unsure if path in self.tree.nodes and path not in first}
+        return _Resolved(self.tree, _by_id(groups), tuple(groups), first, shared, unowned)
 
     def _resolve(self, distribution: Distribution) -> _Claims:
         nodes, site = self.tree.nodes, distribution.site
@@ -149,7 +212,5 @@ class Ownership:
         return _Claims(distribution, tuple(claims), tuple(outside), plain)
 
 
-def _unchanged(claims: tuple[Claim, ...], nodes: Mapping[str, Located]) -> bool:
-    """Whether every file of claims is as it was, in the same layer."""
-    paths, places = [one.path for one in claims], [one.located for one in claims]
-    return all(map(eq, map(nodes.get, paths), places))
+def _by_id(groups: Iterable[_Claims]) -> Mapping[int, _Claims]:
+    return {id(one.distribution): one for one in groups}

@@ -151,6 +151,7 @@ def _selections(root: Table, pylock: Pylock, targets: Mapping[str, Target]) -> N
     faults: dict[tuple[int, str], Fault] = {}
     for base, target in targets.items():
         environment = target.environment()
+        fit: dict[int, bool] = {}
         if problem := _unfit_header(pylock, base, environment):
             root.fault(*problem)
             continue
@@ -169,7 +170,9 @@ def _selections(root: Table, pylock: Pylock, targets: Mapping[str, Target]) -> N
                 if (other := taken.setdefault(package.name, position)) != position:
                     fault = _double(pylock, position, other, base, groups)
                     faults.setdefault((position, f"double {other}"), fault)
-                if not _fits(package.wheels or (), target):
+                if position not in fit:
+                    fit[position] = _fits(package.wheels or (), target)
+                if not fit[position]:
                     text = f"{package.name} {package.version}: no wheel for {place_of(target)}"
                     fault = Fault(f"packages[{position}].wheels", f"{text} (base {base})")
                     faults.setdefault((position, f"unfit {base}"), fault)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any, cast
 
@@ -174,6 +174,9 @@ class Lock:
     removals: tuple[Removal, ...]
     known: tuple[Known, ...]
     artifacts: tuple[LockedWheel, ...] = ()
+    _selected: dict[tuple[str, tuple[str, ...]], tuple[LockedWheel, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def artifact(self, name: str, version: str) -> LockedWheel | None:
         """A wheel that is locked for files out of it, and is never installed."""
@@ -213,15 +216,20 @@ class Lock:
         """
         chosen = self.base(base)
         wanted = tuple(groups)
+        if (base, wanted) not in self._selected:
+            self._selected[base, wanted] = self._select(chosen, wanted)
+        return self._selected[base, wanted]
+
+    def _select(self, base: Base, wanted: tuple[str, ...]) -> tuple[LockedWheel, ...]:
         if unknown := sorted(set(wanted) - set(self.groups)):
             raise UsageError(
                 f"{self.file}: no dependency group {', '.join(unknown)}",
                 hint=f"groups of this lock: {', '.join(self.groups) or 'none'}",
             )
         selected = self.pylock.select(
-            environment=cast("Environment", chosen.target.environment()),
-            tags=chosen.target.tags(),
-            extras=[base],
+            environment=cast("Environment", base.target.environment()),
+            tags=base.target.tags(),
+            extras=[base.name],
             dependency_groups=wanted,
         )
         wheels = []

@@ -29,11 +29,9 @@ def read_files(
     KeyError for a path that is no file of this layer, Refusal when content does not hash as
     indexed.
     """
-    asked = set(paths)
-    wanted = {entry.path: entry for entry in index.entries if entry.path in asked}
-    for path in asked:
-        if path not in wanted or not wanted[path].has_content:
-            raise KeyError(path)
+    wanted = {path: index.files[path] for path in paths}
+    if not wanted:
+        return {}
     if index.frames or index.media_type == MEDIA_TYPE_TAR:
         found = _read_frames(blob, index, wanted)
     else:

@@ -6,7 +6,10 @@ Indexes, not tars, feed merging, RECORD checks, audit and drift: a layer is deco
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain, groupby, repeat
 from typing import Any, NamedTuple
 
 FILE = "file"
@@ -20,7 +23,7 @@ MEDIA_TYPE_TAR = "application/vnd.oci.image.layer.v1.tar"
 MEDIA_TYPE_GZIP = MEDIA_TYPE_TAR + "+gzip"
 MEDIA_TYPE_ZSTD = MEDIA_TYPE_TAR + "+zstd"
 
-_FORMAT = 2
+_FORMAT = 3
 START = 20  # bytes that `Entry.start` shows: a whole ELF identification with its machine
 
 
@@ -52,6 +55,10 @@ class Entry(NamedTuple):
         return self.type in (FILE, HARDLINK)
 
 
+# Past the keyword arguments of a named tuple: there are 50,000 entries to be made at every start.
+_make_entry = partial(tuple.__new__, Entry)
+
+
 def binary_start(data: bytes) -> str:
     """Return the first START bytes of a file in hex, "" when there is no NUL among them.
 
@@ -78,8 +85,19 @@ class LayerIndex:
     frame_size: int = 0
     frames: tuple[int, ...] = ()
 
+    @cached_property
+    def files(self) -> Mapping[str, Entry]:
+        """Files by path; of a path that the layer holds twice, the last one counts."""
+        return {entry.path: entry for entry in self.entries if entry.type in (FILE, HARDLINK)}
+
     def to_bytes(self) -> bytes:
-        """Serialise as JSON: one document, equal bytes for equal indexes."""
+        """Serialise as JSON: one document, equal bytes for equal indexes.
+
+        Entries stand column by column: that is read faster than row by row, and equal values are
+        one object then. Columns of few values are runs of [value, count]; of rare ones, only the
+        rows that have any are named.
+        """
+        entries = self.entries
         document = {
             "format": _FORMAT,
             "digest": self.digest,
@@ -88,7 +106,15 @@ class LayerIndex:
             "media_type": self.media_type,
             "frame_size": self.frame_size,
             "frames": self.frames,
-            "entries": self.entries,
+            "paths": [entry.path for entry in entries],
+            "types": _runs(entry.type for entry in entries),
+            "modes": _runs(entry.mode for entry in entries),
+            "sizes": [entry.size for entry in entries],
+            "sha256": [entry.sha256 for entry in entries],
+            "links": _rare(entry.link for entry in entries),
+            "offsets": [entry.offset for entry in entries],
+            "starts": _rare(entry.start for entry in entries),
+            "mtimes": _runs(entry.mtime for entry in entries),
         }
         return json.dumps(document, separators=(",", ":")).encode("ascii")
 
@@ -98,12 +124,44 @@ class LayerIndex:
         document: dict[str, Any] = json.loads(data)
         if document.get("format") != _FORMAT:
             raise ValueError(f"layer index has format {document.get('format')!r}, not {_FORMAT}")
+        paths = document["paths"]
+        rows = zip(
+            paths,
+            _unrun(document["types"]),
+            _unrun(document["modes"]),
+            document["sizes"],
+            document["sha256"],
+            _every(document["links"], len(paths)),
+            document["offsets"],
+            _every(document["starts"], len(paths)),
+            _unrun(document["mtimes"]),
+            strict=True,
+        )
         return cls(
             digest=document["digest"],
             diff_id=document["diff_id"],
             size=document["size"],
             media_type=document["media_type"],
-            entries=tuple(map(Entry._make, document["entries"])),
+            entries=tuple(map(_make_entry, rows)),
             frame_size=document["frame_size"],
             frames=tuple(document["frames"]),
         )
+
+
+def _runs(values: Iterable[Any]) -> list[tuple[Any, int]]:
+    return [(value, sum(1 for _ in same)) for value, same in groupby(values)]
+
+
+def _unrun(runs: Iterable[tuple[Any, int]]) -> Iterator[Any]:
+    return chain.from_iterable(repeat(value, count) for value, count in runs)
+
+
+def _rare(values: Iterable[str]) -> list[tuple[int, str]]:
+    return [(row, value) for row, value in enumerate(values) if value]
+
+
+def _every(rare: Iterable[tuple[int, str]], count: int) -> Sequence[str]:
+    values = [""] * count
+    for row, value in rare:
+        values[row] = value
+    return values

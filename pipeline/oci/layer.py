@@ -75,6 +75,7 @@ class LayerWriter:
     Entries come out in the order of the calls, with uid and gid 0 and mtime `epoch` (seconds since
     1970). Parent directories that were not added before are added once, with the mode that
     `directory_mode` gives: a layer on top of others must repeat theirs, or it would change them.
+    `seen` is called with the path and content of every file that is given as a whole.
     Use as a context manager: leaving it with an error removes the blob.
     """
 
@@ -86,8 +87,10 @@ class LayerWriter:
         level: int,
         threads: int = 2,
         directory_mode: Callable[[str], int] = lambda path: 0o755,
+        seen: Callable[[str, bytes], None] = lambda path, data: None,
     ):
         self._path = path
+        self._tell = seen
         self._directory_mode = directory_mode
         self._epoch = epoch
         self._level = level
@@ -150,8 +153,10 @@ class LayerWriter:
             if len(data) != size:
                 raise Refusal(f"{path}: has {len(data)} bytes, not its declared {size}")
             sha256 = hashlib.sha256(data).hexdigest()
-            self._write(data + bytes(-size % BLOCK))
+            self._write(data)
+            self._write(bytes(-size % BLOCK))
             self._finish_file(sha256, offset, binary_start(data))
+            self._tell(path, data)
             return sha256
         stream = data
         digest = hashlib.sha256()

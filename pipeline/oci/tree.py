@@ -7,15 +7,19 @@ where the link leads, as runtimes that unpack layers do.
 
 from __future__ import annotations
 
+import re
+import weakref
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import repeat
 from typing import NamedTuple
 
-from pipeline.oci.index import DIRECTORY, HARDLINK, OPAQUE, SYMLINK, WHITEOUT, Entry
+from pipeline.oci.index import DIRECTORY, FILE, HARDLINK, OPAQUE, SYMLINK, WHITEOUT, Entry
 
 _MAX_LINKS = 40  # as Linux: more is a loop
+_UNUSUAL = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")  # an empty part, "." or ".."
 
 
 class Located(NamedTuple):
@@ -25,15 +29,27 @@ class Located(NamedTuple):
     layer: int
 
 
+_locate = partial(tuple.__new__, Located)
+Chosen = Callable[[Located], bool]
+"""A question that depends on nothing but the node: a function of a module, never one made anew."""
+
+
 @dataclass(frozen=True)
 class Tree:
     """Paths of the merged file system.
 
-    `nodes` maps a path to its entry and layer, in no order; `layers` counts what was merged.
+    `nodes` maps a path to its entry and layer, in no order; `layers` counts what was merged. What
+    was found out about a tree is handed to those on top of it: they differ in a few paths only.
     """
 
     nodes: Mapping[str, Located]
     layers: int
+    _selected: dict[Chosen, dict[str, Located]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    _changes: list[tuple[weakref.ref[Tree], frozenset[str]]] = field(
+        default_factory=list, compare=False, repr=False
+    )
 
     @classmethod
     def merge(cls, layers: Iterable[Sequence[Entry]], below: Tree | None = None) -> Tree:
@@ -41,10 +57,46 @@ class Tree:
         # Not by truth: a tree without nodes may still be of many layers.
         nodes = dict(below.nodes) if below is not None else {}
         number = below.layers if below is not None else 0
+        changed: set[str] = set()
         for entries in layers:
-            _apply(nodes, entries, number)
+            changed |= _apply(nodes, entries, number)
             number += 1
-        return cls(nodes, number)
+        tree = cls(nodes, number)
+        if below is not None:
+            tree._take_over(below, changed)
+        return tree
+
+    def _take_over(self, below: Tree, changed: set[str]) -> None:
+        self._changes.append((weakref.ref(below), frozenset(changed)))
+        news = [self.nodes[path] for path in changed if path in self.nodes]
+        for chosen, found in below._selected.items():
+            kept = {path: node for path, node in found.items() if path not in changed}
+            kept |= {node.entry.path: node for node in news if chosen(node)}
+            self._selected[chosen] = kept
+        if "_sorted" in below.__dict__:
+            paths = [path for path in below._sorted if path not in changed]
+            paths += sorted(node.entry.path for node in news)
+            paths.sort()  # two runs: that is a merge
+            self.__dict__["_sorted"] = paths
+
+    def select(self, chosen: Chosen) -> Mapping[str, Located]:
+        """Return the nodes of which `chosen` is true, by path, in no order."""
+        found = self._selected.get(chosen)
+        if found is None:
+            found = {path: node for path, node in self.nodes.items() if chosen(node)}
+            self._selected[chosen] = found
+        return found
+
+    def changed_since(self, below: Tree) -> frozenset[str] | None:
+        """Return the paths that came, went or were replaced since a tree, if this one was merged
+        right on top of it; otherwise None."""
+        return next((paths for tree, paths in self._changes if tree() is below), None)
+
+    def has_below(self, directory: str) -> bool:
+        """Whether anything is below a directory, which no layer need name."""
+        prefix = directory + "/"
+        at = bisect_left(self._sorted, prefix)
+        return at < len(self._sorted) and self._sorted[at].startswith(prefix)
 
     def get(self, path: str) -> Located | None:
         """Return what is at exactly this path; no link is followed."""
@@ -52,12 +104,22 @@ class Tree:
 
     def resolve(self, path: str) -> Located | None:
         """Return what `path` leads to with links followed; links never leave the root."""
-        real = _follow(self.nodes, path)
+        real = self.real_path(path)
         return None if real is None else self.nodes.get(real)
 
     def real_path(self, path: str) -> str | None:
         """Return the path that `path` leads to with links followed; None for a loop of links."""
+        if _UNUSUAL.search(path):
+            return _follow(self.nodes, path)
+        here = self._parents.real(path)
+        found = self.nodes.get(here)
+        if found is None or found.entry.type != SYMLINK:
+            return here if self._parents.leads_somewhere(path) else None
         return _follow(self.nodes, path)
+
+    @cached_property
+    def _parents(self) -> _Parents:
+        return _Parents(self.nodes)
 
     def under(self, directory: str) -> list[Located]:
         """Return everything below a directory, sorted by path."""
@@ -103,100 +165,154 @@ def _follow(nodes: Mapping[str, Located], path: str) -> str | None:
 
 
 class _Parents:
-    """Where the parents of a layer's paths lead in the tree as it stands; remembers the answers."""
+    """Where the parents of paths lead in a tree as it stands; remembers the answers."""
 
     def __init__(self, nodes: Mapping[str, Located]):
         self._nodes = nodes
-        self._known: dict[str, str] = {"": ""}
+        self._known: dict[str, str] = {}
+        self._loops: set[str] = set()
 
     def real(self, path: str) -> str:
-        """Return `path` with the links of its parent followed, but not of its last part."""
-        parent, _, base = path.rpartition("/")
-        if not parent:
+        """Return `path` with the links of its parent followed, but not of its last part.
+
+        A parent that is a loop of links leads nowhere and is left as it is.
+        """
+        cut = path.rfind("/")
+        if cut <= 0:
             return path
+        parent = path[:cut]
         real = self._known.get(parent)
         if real is None:
-            real = self._known[parent] = self._directory(parent)
-        if real == parent:
-            return path
-        return f"{real}/{base}" if real else base
+            real = self._find(parent)
+        return path if real == parent else _join(real, path[cut + 1 :])
 
-    def _directory(self, path: str) -> str:
-        """Return where a directory really is: mostly one step from where its own parent is."""
-        above, _, base = path.rpartition("/")
-        known = self._known.get(above)
-        if known is not None:
-            step = f"{known}/{base}" if known else base
-            found = self._nodes.get(step)
-            if found is None or found.entry.type != SYMLINK:
-                return step
-        real = _follow(self._nodes, path)
-        return path if real is None else real
+    def leads_somewhere(self, path: str) -> bool:
+        """Whether no parent of a path that `real` was asked of is a loop of links."""
+        return not self._loops or _follow(self._nodes, path) is not None
+
+    def _find(self, directory: str) -> str:
+        pending = []
+        while directory and directory not in self._known:
+            pending.append(directory)
+            directory = directory.rpartition("/")[0]
+        real = self._known[directory] if directory else ""
+        for one in reversed(pending):
+            real = _join(real, one.rpartition("/")[2])
+            found = self._nodes.get(real)
+            if found is not None and found.entry.type == SYMLINK:
+                followed = _follow(self._nodes, one)
+                if followed is None:
+                    self._loops.add(one)
+                real = one if followed is None else followed
+            self._known[one] = real
+        return real
 
     def forget(self) -> None:
         """Forget all: a link came or went."""
-        self._known = {"": ""}
+        self._known.clear()
 
 
-def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> None:
+def _join(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory else name
+
+
+def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> set[str]:
+    """Put a layer on top of `nodes`; returns every path that came, went or was replaced."""
     parents = _Parents(nodes)
+    paths = [entry.path for entry in entries]
+    if _adds_only(nodes, parents, entries, paths):
+        nodes.update(zip(paths, map(_locate, zip(entries, repeat(number))), strict=True))
+        return set(paths)
     removed: set[str] = set()
     emptied: set[str] = set()
     for entry in entries:
-        if entry.type == WHITEOUT:
+        kind = entry.type
+        if kind == DIRECTORY:
+            continue
+        if kind == WHITEOUT:
             removed.add(parents.real(entry.path))
-        elif entry.type == OPAQUE:
+        elif kind == OPAQUE:
             real = _follow(nodes, entry.path)
             emptied.add(entry.path if real is None else real)
-        elif entry.type != DIRECTORY:
+        else:
             # Something else in place of a directory hides all that was below it.
             path = parents.real(entry.path)
             lower = nodes.get(path)
             if lower is not None and lower.entry.type == DIRECTORY:
                 emptied.add(path)
-    _remove(nodes, removed, emptied)
-    parents.forget()
+    changed: set[str] = set()
+    if removed or emptied:
+        changed |= _remove(nodes, removed, emptied)
+        parents.forget()
     for entry in entries:
-        if entry.type in (WHITEOUT, OPAQUE):
+        kind = entry.type
+        if kind in (WHITEOUT, OPAQUE):
             continue
         path = parents.real(entry.path)
         if path != entry.path:
             entry = entry._replace(path=path)
-        if entry.type == HARDLINK and not entry.sha256:
+        if kind == HARDLINK and not entry.sha256:
             lower = nodes.get(entry.link)
             if lower is not None:
                 source = lower.entry
                 entry = entry._replace(size=source.size, sha256=source.sha256)
         before = nodes.get(path)
-        if entry.type == SYMLINK or (before is not None and before.entry.type == SYMLINK):
+        if kind == SYMLINK or (before is not None and before.entry.type == SYMLINK):
             parents.forget()
         nodes[path] = Located(entry, number)
+        changed.add(path)
+    return changed
 
 
-def _remove(nodes: dict[str, Located], removed: set[str], emptied: set[str]) -> None:
+def _adds_only(
+    nodes: Mapping[str, Located],
+    parents: _Parents,
+    entries: Sequence[Entry],
+    paths: Sequence[str],
+) -> bool:
+    """Whether a layer takes nothing away, and neither brings links nor goes through any.
+
+    That is true of nearly all layers and entries, which are merged at once then.
+    """
+    if not {entry.type for entry in entries} <= {FILE, DIRECTORY}:
+        return False
+    if any(parents.real(f"{one}/x") != f"{one}/x" for one in {p.rpartition("/")[0] for p in paths}):
+        return False
+    for entry in entries if nodes else ():
+        before = nodes.get(entry.path)
+        if before is not None and before.entry.type != FILE and before.entry.type != entry.type:
+            return False
+    return True
+
+
+def _remove(nodes: dict[str, Located], removed: set[str], emptied: set[str]) -> set[str]:
+    gone = set()
     below = set(emptied)
     for path in removed:
         found = nodes.pop(path, None)
+        gone.add(path)
         if found is None or found.entry.type == DIRECTORY:
             below.add(path)
-    if not below:
-        return
     # The root itself can be opaque: its marker's path is "".
-    if "" in below:
-        nodes.clear()
-        return
-    # Of every directory, whether it or one above it loses what is below; most files share theirs.
-    loses: dict[str, bool] = {"": False}
+    inside = list(nodes) if "" in below else _inside(nodes, below) if below else []
+    for path in inside:
+        del nodes[path]
+    return gone.union(inside)
+
+
+def _inside(nodes: Mapping[str, Located], directories: set[str]) -> list[str]:
+    """Return the paths below any of the directories."""
+    # Of every directory, whether it is one of these or below one; most files share theirs.
+    known: dict[str, bool] = {"": False}
 
     def judge(directory: str) -> bool:
         above = directory
-        while (known := loses.get(above)) is None:
-            if above in below:
-                known = True
+        while (answer := known.get(above)) is None:
+            if above in directories:
+                answer = True
                 break
             above = above.rpartition("/")[0]
-        loses[directory] = known
-        return known
+        known[directory] = answer
+        return answer
 
-    for path in [path for path in nodes if judge(path.rpartition("/")[0])]:
-        del nodes[path]
+    return [path for path in nodes if judge(path.rpartition("/")[0])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,7 +50,8 @@ class LayersView:
 
     `merged` is their merged tree, where the caller has it already. `config_digest` and
     `manifest_digest` are "sha256:<hex>", "" where they are not known. `texts` is what has been kept
-    of layers.
+    of layers; `at_hand` gives contents of entries of a layer, by path, that need not be read from
+    its blob.
     """
 
     name: str
@@ -61,6 +62,7 @@ class LayersView:
     config_digest: str = ""
     manifest_digest: str = ""
     texts: Texts | None = None
+    at_hand: Callable[[int, Collection[Entry]], Mapping[str, bytes]] = lambda layer, entries: {}
 
     @cached_property
     def tree(self) -> Tree:
@@ -74,10 +76,10 @@ class LayersView:
         """
         by_layer: dict[int, dict[str, list[str]]] = {}
         for path in paths:
-            found = self.tree.nodes[path]
-            if not found.entry.has_content:
+            node = self.tree.nodes[path]
+            if not node.entry.has_content:
                 raise KeyError(path)
-            layer, inner = self._origin(path, found)
+            layer, inner = self._origin(path, node)
             by_layer.setdefault(layer, {}).setdefault(inner, []).append(path)
         result: dict[str, bytes] = {}
         missing: list[str] = []
@@ -86,12 +88,14 @@ class LayersView:
                 break
             blob, index = self.blobs[layer]
             names = by_layer[layer]
+            found = dict(self.at_hand(layer, [index.files[inner] for inner in names]))
+            rest = [inner for inner in names if inner not in found]
             try:
-                contents = read_files(blob, index, list(names), self.texts)
+                found |= read_files(blob, index, rest, self.texts)
             except NotHere as error:
                 missing += error.digests
                 continue
-            for inner, data in contents.items():
+            for inner, data in found.items():
                 result.update(dict.fromkeys(names[inner], data))
         if missing:
             raise NotHere(*missing)
@@ -100,14 +104,6 @@ class LayersView:
     def _is_absent(self, layer: int) -> bool:
         return isinstance(self.blobs[layer][0], Absent)
 
-    @cached_property
-    def _files(self) -> Sequence[Mapping[str, Entry]]:
-        """Of each layer: its files by the path that the layer itself gives them."""
-        return [
-            {entry.path: entry for entry in index.entries if entry.has_content}
-            for _, index in self.blobs
-        ]
-
     def _origin(self, path: str, found: Located) -> tuple[int, str]:
         """Return the layer, and the path in it, where the content of a merged path is.
 
@@ -115,11 +111,11 @@ class LayersView:
         hard link to a file of a lower layer. Then any file with that content will do.
         """
         sha256 = found.entry.sha256
-        there = self._files[found.layer].get(path)
+        there = self.blobs[found.layer][1].files.get(path)
         if there is not None and there.sha256 == sha256:
             return found.layer, path
         for layer in range(found.layer, -1, -1):
-            for entry in self._files[layer].values():
+            for entry in self.blobs[layer][1].files.values():
                 if entry.sha256 == sha256:
                     return layer, entry.path
         raise KeyError(path)

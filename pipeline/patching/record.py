@@ -24,7 +24,11 @@ def rewrite_record(
     """
     lines: list[bytes] = []
     found: set[str] = set()
+    wanted = [path.encode("utf-8") for path in (*changed, *removed)]
     for number, line in enumerate(record.splitlines(keepends=True), 1):
+        if b'"' not in line and not any(path in line for path in wanted):
+            lines.append(line)
+            continue
         try:
             row = next(csv.reader([line.decode("utf-8")]), [])
         except (UnicodeDecodeError, csv.Error) as error:

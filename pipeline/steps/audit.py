@@ -16,7 +16,9 @@ from typing import Any
 from pipeline.audit.memo import AuditMemo
 from pipeline.audit.report import Baseline
 from pipeline.audit.run import audit
+from pipeline.inventory.distributions import read_inventory
 from pipeline.inventory.imports import ImportReader
+from pipeline.inventory.ownership import Ownership
 from pipeline.oci.image import canonical
 from pipeline.patching.scopes import scope_bytes
 from pipeline.steps.layers import view_of
@@ -57,6 +59,15 @@ def run(inputs: Inputs, out: Path) -> Result:
             "distributions": len(report.distributions),
         }
     )
+
+
+def prepare(inputs: Inputs) -> None:
+    """Read what is known already of an image that is still being made: its lower layers."""
+    layers = inputs.steps[: inputs.params["layers"]]
+    if layers:
+        view = view_of(inputs.params["image"], layers, inputs)
+        inventory = read_inventory(view, inputs.params["expectation"]["sites"], memo=_MEMO.metadata)
+        assert Ownership(inventory, view.tree, _MEMO.claims).by_record is not None
 
 
 def _report(step: StepOutput) -> dict[str, Any]:

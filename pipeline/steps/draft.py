@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from packaging.version import Version
 from pipeline.errors import Refusal
 from pipeline.inventory import jit
 from pipeline.inventory.distributions import Inventory, Memo, read_inventory
-from pipeline.inventory.ownership import Ownership
+from pipeline.inventory.owners import Owners, RowMemo
 from pipeline.oci.index import DIRECTORY
+from pipeline.oci.tree import Located
 from pipeline.oci.view import LayersView
 from pipeline.patching.record import rewrite_record
 from pipeline.steps.order import NewFile, Order
@@ -32,6 +33,7 @@ from pipeline.wheels.target import Target
 
 # One for the life of a worker process: the images of a chain share nearly all of their metadata.
 _MEMO = Memo()
+_ROWS: RowMemo = {}
 
 
 class Draft:
@@ -56,11 +58,14 @@ class Draft:
         self._view = view
         self._known = known
         self._installed = {wheel["name"]: (wheel, path) for wheel, path in installed}
+        self._archives: dict[str, zipfile.ZipFile] = {}
         self._new: dict[str, NewFile] = {}
         self._contents: dict[str, bytes] = {}
         self._overrides: dict[str, dict[str, str]] = {}
-        self._inventory: Inventory = read_inventory(view, [target.site_packages], memo=_MEMO)
-        self._ownership = Ownership(self._inventory, view.tree)
+        self._inventory: Inventory = read_inventory(
+            view, [target.site_packages], memo=_MEMO, records=False
+        )
+        self._owners = Owners(view, self._inventory, _ROWS)
         self._leaving = {wheel["name"] for wheel in removed}
         self._gone = self._plan_removals(removed)
         self._plans: dict[str, Plan] = {
@@ -102,10 +107,7 @@ class Draft:
         kept = {
             path
             for path in paths
-            if any(
-                claim.distribution.name not in self._leaving
-                for claim in self._ownership.claims_on(path)
-            )
+            if any(owner.name not in self._leaving for owner, _ in self._owners.of(path))
         }
         return removed_files(self._view.tree, paths, kept=kept)
 
@@ -113,13 +115,29 @@ class Draft:
         if not self._plans:
             return {}
         owned = {
-            claim.path: Owned(claim.distribution.name, claim.located.entry.sha256)
-            for claim in self._ownership.claims
-            if claim.distribution.name not in self._leaving and claim.located is not None
+            path: Owned(owner.name, there.entry.sha256)
+            for path in self._in_the_way({path for p in self._plans.values() for path in p.files})
+            if (there := self._view.tree.get(path)) is not None and there.entry.has_content
+            for owner, _ in self._owners.of(path)
+            if owner.name not in self._leaving
         }
         return resolve_conflicts(
             list(self._plans.values()), self.target, owned=owned, known=self._known
         )
+
+    def _in_the_way(self, paths: Collection[str]) -> set[str]:
+        """Return the paths of the parent that files at `paths` can collide with."""
+        tree = self._view.tree
+        found = set(paths)
+        for path in paths:
+            there = tree.get(path)
+            if there is None or there.entry.type == DIRECTORY:
+                found.update(node.entry.path for node in tree.under(path))
+            above = posixpath.dirname(path)
+            while above and above not in found:
+                found.add(above)
+                above = posixpath.dirname(above)
+        return found
 
     @property
     def is_empty(self) -> bool:
@@ -149,8 +167,7 @@ class Draft:
             paths = list(self._plans[name].files)
         else:
             one = self._inventory.the_one(name)
-            claims = self._ownership.claims if one else ()
-            paths = [claim.path for claim in claims if claim.distribution is one]
+            paths = self._owners.files(one) if one else []
         prefix = self.site + "/"
         return [path[len(prefix) :] for path in paths if path.startswith(prefix)]
 
@@ -163,10 +180,8 @@ class Draft:
             override = self._overrides.get(name, {}).get(path)
             if override:
                 return self._contents[override]
-            _, file = self._installed[name]
             # The whole file was verified by its sha256 when it entered the wheelhouse.
-            with zipfile.ZipFile(file) as archive:
-                return archive.read(member) if member else None
+            return self._archive(name).read(member) if member else None
         real = self._view.tree.real_path(path)
         if real is None or real in self._gone:
             return None
@@ -174,6 +189,12 @@ class Draft:
         if found is None or not found.entry.has_content:
             return None
         return self._view.read_many([real])[real]
+
+    def _archive(self, name: str) -> zipfile.ZipFile:
+        """Return the wheel of a distribution that comes; it stays open as long as the draft."""
+        if name not in self._archives:
+            self._archives[name] = zipfile.ZipFile(self._installed[name][1])
+        return self._archives[name]
 
     def read_site(self, path: str) -> bytes | None:
         """Return the content of a path relative to site-packages."""
@@ -254,44 +275,42 @@ class Draft:
         nodes = self._view.tree.nodes
         self._gone |= {
             one.path
-            for one in jit.cached(nodes)
+            for one in jit.cached(self._view.tree.select(jit.is_cached))
             if one.version == version and nodes[one.path].entry.type != DIRECTORY
         }
 
     def _rewrite_records(self, path: str, data: bytes | None) -> None:
         """Make the RECORDs that name a file true again; None means that the file is gone."""
-        for claim in self._ownership.claims_on(path):
-            distribution = claim.distribution
+        for distribution, row in self._owners.of(path):
             if distribution.name in self._leaving:
                 continue
             record = f"{distribution.path}/RECORD"
             old = self.read(record)
             if old is None:
                 continue
-            row = claim.row.path
             new, _ = rewrite_record(
                 old, {row: data} if data is not None else {}, () if data is not None else (row,)
             )
             mode = self._view.tree.nodes[record].entry.mode
             self._new[record] = NewFile(record, mode, self._keep(new), len(new))
 
-    def parent_hashes(self) -> dict[str, str]:
-        """Return path -> hex sha256 of every file of the parent."""
-        nodes = self._view.tree.nodes.items()
-        return {path: node.entry.sha256 for path, node in nodes if node.entry.sha256}
+    def parent_hashes(self, directory: str) -> dict[str, str]:
+        """Return path -> hex sha256 of every file of the parent below a directory."""
+        nodes = self._view.tree.under(directory)
+        return {node.entry.path: node.entry.sha256 for node in nodes if node.entry.sha256}
 
-    def merged_hashes(self) -> dict[str, str]:
-        """Return path -> hex sha256 of every file of the finished stage."""
-        hashes = {
-            path: node.entry.sha256
-            for path, node in self._view.tree.nodes.items()
-            if node.entry.sha256 and path not in self._gone
-        }
+    def merged_hashes(self, directory: str) -> dict[str, str]:
+        """Return path -> hex sha256 of every file of the finished stage below a directory."""
+        inside = f"{directory}/"
+        hashes = self.parent_hashes(directory)
+        for path in self._gone:
+            hashes.pop(path, None)
         for path, (name, _) in self._sources.items():
-            override = self._overrides.get(name, {}).get(path)
-            hashes[path] = override or self._plans[name].files[path].sha256
-        hashes.update((path, file.sha256) for path, file in self._new.items())
-        return hashes
+            if path.startswith(inside):
+                override = self._overrides.get(name, {}).get(path)
+                hashes[path] = override or self._plans[name].files[path].sha256
+        new = {path: file.sha256 for path, file in self._new.items() if path.startswith(inside)}
+        return hashes | new
 
     def order(self) -> tuple[Order, Mapping[str, bytes]]:
         """Return the finished order and the contents that it names."""
@@ -305,10 +324,13 @@ class Draft:
             overrides=self._overrides,
             directories={
                 path: node.entry.mode
-                for path, node in self._view.tree.nodes.items()
-                if node.entry.type == DIRECTORY and node.entry.mode != 0o755
+                for path, node in self._view.tree.select(_has_own_mode).items()
             },
         )
         used = {file.sha256 for file in order.files}
         used.update(sha for files in self._overrides.values() for sha in files.values())
         return order, {sha256: self._contents[sha256] for sha256 in sorted(used)}
+
+
+def _has_own_mode(node: Located) -> bool:
+    return node.entry.type == DIRECTORY and node.entry.mode != 0o755

@@ -17,12 +17,17 @@ VARIABLE = "FLASHINFER_WORKSPACE_BASE"
 _ROOT = "/root/.cache/sm121-chain"
 
 
+def jit_sources(site_packages: str) -> str:
+    """Return the image path of the directory of what is compiled at run time."""
+    return f"{site_packages.strip('/')}/{SOURCES}"
+
+
 def jit_environment(hashes: Mapping[str, str], site_packages: str) -> dict[str, str]:
     """Return the variable that names the cache; {} for an image without such sources.
 
-    `hashes` maps the image's paths to the hex sha256 of their files.
+    `hashes` maps the image's paths to the hex sha256 of their files; those of the sources will do.
     """
-    root = f"{site_packages.strip('/')}/{SOURCES}/"
+    root = f"{jit_sources(site_packages)}/"
     sources = sorted(item for item in hashes.items() if item[0].startswith(root))
     if not sources:
         return {}

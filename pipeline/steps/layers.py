@@ -15,6 +15,7 @@ from pipeline.oci.texts import Texts
 from pipeline.oci.tree import Tree
 from pipeline.oci.view import LayerInfo, LayersView
 from pipeline.steps.program import Inputs, Result, StepOutput
+from pipeline.steps.small import small_files
 
 BLOB = "layer.tar.zst"
 INDEX = "layer.json"
@@ -72,14 +73,21 @@ def blob_of(output: StepOutput, file: Callable[[str], Path]) -> Path | Absent:
 
 
 def view_of(name: str, outputs: Iterable[StepOutput], inputs: Inputs) -> LayersView:
-    """Return the image that layer steps, of those of `inputs`, make together, lowest first."""
+    """Return the image that layer steps make together, lowest first; they are of `inputs`."""
     outputs = tuple(outputs)
     infos: Sequence[LayerInfo] = [
         LayerInfo(layer.digest, layer.diff_id, layer.created_by) for layer in map(layer_of, outputs)
     ]
     blobs = [(blob_of(output, inputs.file), index_of(output)) for output in outputs]
-    texts = Texts(inputs.kept) if inputs.kept else None
-    return LayersView(name, blobs, infos, {}, tree_of(outputs), texts=texts)
+    return LayersView(
+        name,
+        blobs,
+        infos,
+        {},
+        tree_of(outputs),
+        texts=Texts(inputs.kept) if inputs.kept else None,
+        at_hand=lambda layer, entries: small_files(outputs[layer], entries),
+    )
 
 
 # The images of a chain are nearly equal: each tree is the one below it and a layer more. One worker

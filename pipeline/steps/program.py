@@ -34,6 +34,11 @@ PROGRAMS = {
 }
 
 
+# Programs whose module has a function `prepare(inputs)` too: it reads, ahead of time, some of what
+# `run` will read of the first of its steps, and keeps it in this process. Only for speed.
+PREPARED = ("audit",)
+
+
 @dataclass(frozen=True)
 class StepOutput:
     """A finished step: its directory, and what `result.json` says."""

@@ -17,7 +17,7 @@ from pipeline.errors import Refusal
 from pipeline.oci.image import canonical
 from pipeline.steps.checks import failed_checks
 from pipeline.steps.draft import Draft
-from pipeline.steps.jit import jit_environment
+from pipeline.steps.jit import jit_environment, jit_sources
 from pipeline.steps.layers import view_of
 from pipeline.steps.params import known_of, target_of
 from pipeline.steps.patched import apply_patches
@@ -64,9 +64,10 @@ def run(inputs: Inputs, out: Path) -> Result:
     draft.put(f"{FACTS}/{params['stage']}.json", _facts_file(params, facts), 0o644)
     order, contents = draft.order()
     order.write(out, contents)
-    env = jit_environment(draft.merged_hashes(), target.site_packages)
-    parent = jit_environment(draft.parent_hashes(), target.site_packages)
-    return Result({**facts, "env": env if env != parent else {}})
+    sources = jit_sources(target.site_packages)
+    before, after = draft.parent_hashes(sources), draft.merged_hashes(sources)
+    env = jit_environment(after, target.site_packages) if after != before else {}
+    return Result({**facts, "env": env})
 
 
 def _facts_file(params: Mapping[str, Any], facts: Mapping[str, Any]) -> bytes:

@@ -12,6 +12,7 @@ from pipeline.steps.layers import BLOB, compressors, seal
 from pipeline.steps.order import Order, content
 from pipeline.steps.params import known_of, target_of
 from pipeline.steps.program import Inputs, Result
+from pipeline.steps.small import SmallFiles
 from pipeline.wheels.install import install_wheel
 
 
@@ -22,12 +23,14 @@ def run(inputs: Inputs, out: Path) -> Result:
     order = Order.read(directory)
     target, known = target_of(inputs), known_of(inputs)
     notes = []
+    small = SmallFiles()
     with LayerWriter(
         out / BLOB,
         epoch=params["epoch"],
         level=params["level"],
         threads=compressors(),
         directory_mode=lambda path: order.directories.get(path, 0o755),
+        seen=small.take,
     ) as writer:
         for path in order.whiteouts:
             writer.add_whiteout(path)
@@ -47,4 +50,5 @@ def run(inputs: Inputs, out: Path) -> Result:
         for file in order.files:
             writer.add_file(file.path, content(directory, file.sha256), file.size, file.mode)
         index = writer.close()
+    small.write(index, out)
     return seal(index, out, created_by=f"sm121-chain {params['title']}", notes=notes)

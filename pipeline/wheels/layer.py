@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,14 +46,17 @@ def write_wheel_layer(
     level: int,
     threads: int = 1,
     known: Collection[Known] = (),
+    seen: Callable[[str, bytes], None] = lambda path, data: None,
 ) -> tuple[LayerIndex, list[Installed]]:
     """Write the wheels as one layer blob at `out`, in the order of their canonical names.
+
+    `seen` is as for LayerWriter.
 
     Conflicts are judged before, over all layers at once (`resolve_conflicts`). Raises Refusal as
     `install_wheel` does; nothing stays at `out` then.
     """
     ordered = sorted(wheels, key=lambda wheel: canonicalize_name(wheel.filename.split("-")[0]))
-    with LayerWriter(out, epoch=epoch, level=level, threads=threads) as writer:
+    with LayerWriter(out, epoch=epoch, level=level, threads=threads, seen=seen) as writer:
         installed = [
             install_wheel(
                 wheel.path,

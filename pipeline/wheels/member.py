@@ -11,9 +11,10 @@ import io
 import os
 import struct
 import zipfile
-import zlib
 from dataclasses import dataclass
 from typing import BinaryIO
+
+from zlib_ng import zlib_ng as zlib
 
 from pipeline.errors import Refusal
 
@@ -41,6 +42,26 @@ class Expected:
     accepted: str = ""
 
 
+class Reader:
+    """Reads an open wheel at any place. Members follow each other, so what follows comes along:
+    a system call for every small one would cost more than inflating it."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file.fileno()
+        self._start = 0
+        self._window = b""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return `size` bytes from a position on, fewer at the end of the file."""
+        at = position - self._start
+        if 0 <= at <= len(self._window) - size:
+            return self._window[at : at + size]
+        if size > _INPUT:
+            return os.pread(self._file, size, position)
+        self._start, self._window = position, os.pread(self._file, 4 * _INPUT, position)
+        return self._window[:size]
+
+
 class Member(io.RawIOBase):
     """The content of one member as a stream.
 
@@ -48,11 +69,11 @@ class Member(io.RawIOBase):
     raise a Refusal that names wheel and member.
     """
 
-    def __init__(self, file: BinaryIO, info: zipfile.ZipInfo, expected: Expected, wheel: str):
+    def __init__(self, file: Reader, info: zipfile.ZipInfo, expected: Expected, wheel: str):
         self.path = info.orig_filename
         self.size = info.file_size
         self.settled = False
-        self._file = file.fileno()
+        self._file = file
         self._info = info
         self._expected = expected
         self._wheel = wheel
@@ -124,7 +145,7 @@ class Member(io.RawIOBase):
         """Find the data behind the local header; small members come with the same read."""
         at = self._info.header_offset
         more = len(self.path) + _SLACK + min(self._left, _INPUT)
-        head = os.pread(self._file, _LOCAL_HEADER.size + more, at)
+        head = self._file.read(at, _LOCAL_HEADER.size + more)
         if len(head) < _LOCAL_HEADER.size or not head.startswith(_SIGNATURE):
             raise self._refusal("has no local header: the wheel is damaged")
         fields = _LOCAL_HEADER.unpack_from(head)
@@ -139,7 +160,7 @@ class Member(io.RawIOBase):
     def _take(self, size: int) -> bytes:
         size = min(size, self._left)
         data, self._read_ahead = self._read_ahead[:size], self._read_ahead[size:]
-        data = data or os.pread(self._file, size, self._position)
+        data = data or self._file.read(self._position, size)
         if not data and self._left:
             raise self._refusal("is cut off: the wheel is truncated")
         self._position += len(data)
@@ -175,7 +196,7 @@ class Member(io.RawIOBase):
                     return data
                 if not piece:
                     raise self._refusal("is cut off: its compressed data does not end")
-        except zlib.error as error:
+        except zlib.error as error:  # type: ignore[misc]
             raise self._refusal(f"is damaged: {error}") from error
         return b""
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 
 from pipeline.errors import Refusal
 from pipeline.oci.index import DIRECTORY
-from pipeline.oci.tree import Tree
+from pipeline.oci.tree import Located, Tree
 from pipeline.wheels.target import Target
 
 _CACHE = "__pycache__"
@@ -86,9 +86,14 @@ def whiteouts(tree: Tree, gone: Collection[str], arriving: Collection[str]) -> l
     """
     gone = set(gone)
     touched = _parents(gone)
+    coming = _parents(arriving) if touched else set()
     # Whatever is left keeps its parents; layers of other makers need not name these themselves.
-    stay = _parents(path for path in tree.nodes if path not in gone and path not in touched)
-    result = gone | (touched - stay - _parents(arriving))
+    empty = {
+        path
+        for path in touched - coming
+        if all(one.entry.path in gone or one.entry.path in touched for one in tree.under(path))
+    }
+    result = gone | empty
     return sorted(path for path in result if not any(above in result for above in _above(path)))
 
 
@@ -101,15 +106,18 @@ def _bytecode(tree: Tree, gone: Collection[str]) -> set[str]:
     """Return the cached bytecode of sources that go: `a.py` -> `__pycache__/a.*.pyc` (PEP 3147)."""
     sources = {posixpath.split(path) for path in gone if path.endswith(".py")}
     found = set()
-    for path in tree.nodes:
-        if not path.endswith(".pyc"):
-            continue
+    for path in tree.select(is_bytecode):
         directory, base = posixpath.split(path)
         parent, cache = posixpath.split(directory)
         legacy = (directory, base[:-1]) in sources
         if legacy or (cache == _CACHE and (parent, base.split(".", 1)[0] + ".py") in sources):
             found.add(path)
     return found
+
+
+def is_bytecode(node: Located) -> bool:
+    """Whether this is compiled Python, by its name."""
+    return node.entry.path.endswith(".pyc")
 
 
 def _above(path: str) -> Iterable[str]:

@@ -33,7 +33,7 @@ from pipeline.wheels.directory import (
     refusal,
 )
 from pipeline.wheels.known import RECORD_MISMATCH, Known, select
-from pipeline.wheels.member import Expected, Member
+from pipeline.wheels.member import Expected, Member, Reader
 from pipeline.wheels.record import parse_record
 
 _SIGNATURES = ("RECORD.jws", "RECORD.p7s")  # stand outside RECORD and sign the wheel's own one
@@ -62,7 +62,7 @@ class StrictWheel(WheelSource):
         self.filename = filename
         self.name = name
         self.parsed_version = version
-        self._file = file
+        self._file = Reader(file)
         self._infos = read_directory(filename, archive)
         self._dist_info = find_dist_info(filename, self._infos, name, version)
         self._metadata: dict[str, bytes] = {}

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import ModuleType
-from typing import ClassVar
 
 import pytest
 
 from pipeline.engines.local import LocalEngine
+from pipeline.engines.work import Job, work
 from pipeline.errors import ChainError, OutsideTrouble, Refusal
+from pipeline.failures import Failure
 from pipeline.graph import Plan, Step
 from pipeline.steps import program
 from pipeline.steps.program import StepOutput
@@ -65,14 +66,33 @@ def _program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pipeline.steps.toy", module)
     monkeypatch.setitem(program.PROGRAMS, "toy", "toy")
     monkeypatch.setattr("pipeline.engines.keys.toolchain", lambda name: name)
-    monkeypatch.setattr("pipeline.engines.local.ProcessPoolExecutor", _Threads)
+    monkeypatch.setattr("pipeline.engines.local.Workers", _Threads)
 
 
-class _Threads(ThreadPoolExecutor):
-    _processes: ClassVar[dict[int, object]] = {}
+class _Threads:
+    """As `Workers`, in threads."""
 
-    def __init__(self, workers: int, context: object = None, initializer: object = None):
-        super().__init__(workers)
+    def __init__(self, count: int, programs: object):
+        self._pool = ThreadPoolExecutor(count)
+        self._count = count
+        self._running: dict[Future[bytes | Failure], Step] = {}
+
+    @property
+    def free(self) -> int:
+        return self._count - len(self._running)
+
+    def knows(self, program: str) -> bool:
+        return True
+
+    def give(self, step: Step, job: Job) -> None:
+        self._running[self._pool.submit(work, job)] = step
+
+    def wait(self) -> list[tuple[Step, bytes | Failure]]:
+        done, _ = wait(self._running, return_when=FIRST_COMPLETED)
+        return [(self._running.pop(future), future.result()) for future in done]
+
+    def end(self) -> None:
+        self._pool.shutdown()
 
 
 def plan(*steps: tuple[str, str, tuple[str, ...]]) -> Plan:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.oci.index import DIRECTORY, Entry
-from pipeline.oci.tree import Tree
+from pipeline.oci.tree import Located, Tree
 from pipeline.oci.view import RootfsView
 from tests.oci.makelayer import (
     Item,
@@ -194,6 +194,35 @@ def test_merging_on_top_is_merging_at_once(tmp_path: Path) -> None:
     entries = [index.entries for _, index in indexed(tmp_path, *layers)]
     stepwise = Tree.merge(entries[2:], Tree.merge(entries[1:2], Tree.merge(entries[:1])))
     assert stepwise == Tree.merge(entries)
+
+
+def is_file(node: Located) -> bool:
+    return node.entry.has_content
+
+
+@settings(max_examples=200, deadline=None)
+@given(layers=st.lists(st.lists(st.deferred(lambda: ITEM), max_size=7), min_size=2, max_size=4))
+def test_what_a_tree_takes_over_is_what_it_would_find(layers: list[list[Item]]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        entries = [
+            index.entries for _, index in indexed(Path(name), *(plausible(one) for one in layers))
+        ]
+    tree = Tree({}, 0)
+    for number, one in enumerate(entries):
+        below = tree
+        assert below.select(is_file) is below.select(is_file) and below.under("a") is not None
+        tree = Tree.merge([one], below)
+        whole = Tree.merge(entries[: number + 1])
+        assert tree == whole
+        assert tree.select(is_file) == whole.select(is_file)
+        assert tree.under("a") == whole.under("a")
+        assert [node.entry.path for node in tree] == sorted(whole.nodes)
+        for path in ("a", "b", "a/a", "c"):
+            assert tree.has_below(path) == bool(whole.under(path))
+        changed = tree.changed_since(below)
+        assert changed is not None and tree.changed_since(whole) is None
+        for path in (tree.nodes.keys() | below.nodes.keys()) - changed:
+            assert tree.get(path) == below.get(path)
 
 
 def test_under_is_below_and_sorted(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pipeline.audit.context import Context
 from pipeline.audit.findings import NOTE, WARNING, Finding
-from pipeline.inventory.bytecode import CACHE, SUFFIX, Header, parse_header, source_of
+from pipeline.inventory.bytecode import CACHE, Header, is_compiled, parse_header, source_of
 from pipeline.oci.tree import Located
 
 _FIX = "remove the compiled file in the layer that changes its source; Python makes it again"
@@ -20,10 +20,7 @@ def bytecode(context: Context) -> Iterator[Finding]:
     """
     ignored: dict[str, list[str]] = {}
     hashed: list[tuple[str, Located, Header, Located]] = []
-    nodes = context.view.tree.nodes
-    for path, located in nodes.items():
-        if not path.endswith(SUFFIX) or not located.entry.has_content:
-            continue
+    for path, located in context.view.tree.select(is_compiled).items():
         source = context.view.tree.resolve(source_of(path))
         if source is None or not source.entry.has_content:
             if CACHE not in path and not context.ownership.is_owned(path):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pipeline.audit.context import Context
 from pipeline.audit.findings import Finding
 from pipeline.inventory.distributions import Distribution
-from pipeline.inventory.jit import DISTRIBUTION, PREBUILT, SOURCES, cached
+from pipeline.inventory.jit import DISTRIBUTION, PREBUILT, SOURCES, cached, is_cached
 from pipeline.oci.tree import Located
 
 
@@ -36,7 +36,7 @@ def jit(context: Context) -> Iterator[Finding]:
             fix="remove the distribution in the stage that edits the sources",
         )
     stale: dict[str, int] = {}
-    for one in cached(context.view.tree.nodes):
+    for one in cached(context.view.tree.select(is_cached)):
         layer = context.view.tree.nodes[one.path].layer
         # Another version's directory is never looked into.
         if one.version in (owner.version, "") and layer < newest.layer:
@@ -59,15 +59,17 @@ def _edited(context: Context, owner: Distribution) -> list[Located]:
         for state in context.patch_states
         if state.located is not None and not state.lost
     }
+    rows = {
+        claim.path: claim.row
+        for claim in context.ownership.claims_of(owner.name)
+        if claim.row.algorithm == "sha256"
+    }
     found = []
     for located in context.view.tree.under(f"{owner.site}/{SOURCES}"):
         path = located.entry.path
         if not located.entry.has_content:
             continue
-        rows = [c.row for c in context.ownership.claims_on(path) if c.distribution is owner]
-        differs = any(
-            row.algorithm == "sha256" and row.digest != located.entry.sha256 for row in rows
-        )
+        differs = path in rows and rows[path].digest != located.entry.sha256
         if path in patched or differs or located.layer > owner.layer:
             found.append(located)
     return found

@@ -11,10 +11,8 @@ from pipeline.inventory.distributions import Distribution, find_sites
 
 def missing_sites(context: Context) -> bool:
     """Whether the image has none of the site-packages directories that it should have."""
-    inside = tuple(f"{site}/" for site in context.inventory.sites)
-    return bool(context.expectation.sites) and not any(
-        path.startswith(inside) for path in context.view.tree.nodes
-    )
+    sites, tree = context.inventory.sites, context.view.tree
+    return bool(context.expectation.sites) and not any(tree.has_below(site) for site in sites)
 
 
 def sites(context: Context) -> Iterator[Finding]:

@@ -71,15 +71,15 @@ def _suspects(context: Context, other: Mapping[str, str]) -> Iterator[Claim]:
 
     Where other hashes play a part, contents were read, and nothing is remembered.
     """
-    known = context.memo.wrong
     for claims in context.ownership.by_record:
-        there = known.get(id(claims))
-        if other or there is None:
-            wrong = [one for one in claims if one.located is None or not _right(one, other)]
-            there = (claims, tuple(wrong))
+        facts = context.memo.of(claims)
+        wrong = facts.wrong
+        if other or wrong is None:
+            found = [one for one in claims if one.located is None or not _right(one, other)]
+            wrong = tuple(found)
             if not other:
-                known[id(claims)] = there
-        yield from there[1]
+                facts.wrong = wrong
+        yield from wrong
 
 
 def conflicts(context: Context) -> Iterator[Finding]:
@@ -113,8 +113,8 @@ def unowned(context: Context) -> Iterator[Finding]:
     sites = tuple(f"{site}/" for site in inventory.sites if site not in unclear)
     infos = tuple(f"{one.path}/" for one in inventory.distributions)
     is_owned = context.ownership.is_owned
-    for path in sorted(nodes):
-        if not path.startswith(sites) or is_owned(path) or not nodes[path].entry.has_content:
+    for path in sorted(context.ownership.unowned):
+        if not path.startswith(sites) or not nodes[path].entry.has_content:
             continue
         if path.startswith(infos) or (CACHE in path and is_owned(source_of(path))):
             continue
@@ -142,7 +142,9 @@ def _other_hashes(context: Context) -> dict[str, str]:
     """Hashes, by path, of files whose rows use another algorithm than the index does."""
     wanted = {
         claim.path: claim.row.algorithm
-        for claim in context.ownership.claims
+        for claims in context.ownership.by_record
+        if context.memo.of(claims).wrong is None  # otherwise there are none
+        for claim in claims
         if claim.located and claim.row.digest and claim.row.algorithm != "sha256"
     }
     contents = context.view.read_many(sorted(wanted)) if wanted else {}

@@ -1,0 +1,79 @@
+"""The processes of the local engine: who takes which step, and what their end looks like."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.engines.work import Job
+from pipeline.engines.workers import Workers
+from pipeline.errors import OutsideTrouble
+from pipeline.graph import Step
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    found = Workers(2, ["wheel-layer"])
+    yield found
+    found.end()
+
+
+def job(tmp_path: Path, name: str, program: str = "debian-layer", **params: object) -> Job:
+    temporary = tmp_path / f"{name}.new"
+    temporary.mkdir()
+    return Job(program, params, {}, (), str(tmp_path / name), str(temporary))
+
+
+def failing(tmp_path: Path, name: str) -> Job:
+    """Return a job that is refused at once: its architecture is none, after a file that is none."""
+    return job(tmp_path, name, debs=[], epoch=0, level=1, architecture="arm64")
+
+
+def pid(workers: Workers, step: Step) -> int | None:
+    return next(
+        (one.process.pid for one in workers._workers if one.step and one.step.id == step.id), None
+    )
+
+
+def test_a_step_goes_where_its_input_was_made(workers: Workers, tmp_path: Path) -> None:
+    first, other = Step("a", "debian-layer", {}), Step("b", "debian-layer", {})
+    assert workers.free == 2
+    workers.give(first, failing(tmp_path, "a"))
+    workers.give(other, failing(tmp_path, "b"))
+    at = {"a": pid(workers, first), "b": pid(workers, other)}
+    assert workers.free == 0 and at["a"] != at["b"]
+    done: set[str] = set()
+    while len(done) < 2:
+        done |= {step.id for step, _ in workers.wait()}
+    for name in ("b", "a"):
+        step = Step(f"{name}2", "debian-layer", {}, after=(name,))
+        workers.give(step, failing(tmp_path, step.id))
+        assert pid(workers, step) == at[name]
+        workers.wait()
+
+
+def test_an_error_of_the_program_is_told_with_its_traceback(
+    workers: Workers, tmp_path: Path
+) -> None:
+    workers.give(Step("x", "debian-layer", {}), job(tmp_path, "x"))
+    with pytest.raises(RuntimeError, match=r"(?s)step x:.*Traceback.*KeyError: 'debs'"):
+        workers.wait()
+
+
+def test_a_process_that_dies_is_told(workers: Workers, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # nobody writes to it: who reads it waits
+    deb = {"name": "a", "version": "1", "path": "a", "size": 1, "sha256": "0" * 64}
+    one = job(tmp_path, "x", debs=[deb], epoch=0, level=1, architecture="arm64")
+    step = Step("x", "debian-layer", {})
+    workers.give(
+        step, Job(one.program, one.params, {"0" * 64: str(pipe)}, (), one.out, one.temporary)
+    )
+    workers._workers[
+        0 if pid(workers, step) == workers._workers[0].process.pid else 1
+    ].process.kill()
+    with pytest.raises(OutsideTrouble, match="a worker process died"):
+        workers.wait()

@@ -32,7 +32,7 @@ Outcome = bytes | Failure | Wanted
 """What became of a step: its result.json, what went wrong, or what it must have first."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """A step with its inputs on disk, in a form that crosses processes.
 
@@ -67,7 +67,9 @@ def _inputs(job: Job) -> Inputs:
 
 
 def work(job: Job) -> Outcome:
-    """Run one step, and move its output to its place."""
+    """Run one step, and move its output to its place. Raises ValueError for one to be prepared."""
+    if not job.out or not job.temporary:
+        raise ValueError("a job without a place")  # the directory of work is removed at the end
     temporary = Path(job.temporary)
     try:
         output = run_program(job.program, _inputs(job), temporary)

@@ -23,7 +23,7 @@ def read_lockfile(path: Path, environment: Mapping[str, str]) -> Expectation:
         document = parse_toml(path.read_bytes())
         lock = Pylock.from_dict(document)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint="--against takes a lock file") from error
+        raise UsageError(f"{path}: {error.strerror}", hint="name a lock file (PEP 751)") from error
     except Malformed as error:
         raise FaultyFile(str(path), [Fault("", str(error))]) from error
     except (PylockValidationError, PylockUnsupportedVersionError) as error:

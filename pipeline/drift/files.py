@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipeline.drift.model import ADDED, FILES, REMOVED, Files, LoneFile
+from pipeline.drift.changes import ADDED, FILES, REMOVED, Files, LoneFile
 from pipeline.drift.sides import Side
 from pipeline.inventory.bytecode import CACHE
 from pipeline.inventory.ownership import claimed_path

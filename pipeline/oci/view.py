@@ -17,7 +17,6 @@ from pipeline.oci.content import read_files
 from pipeline.oci.index import DIRECTORY, FILE, START, SYMLINK, Entry, LayerIndex, binary_start
 from pipeline.oci.tree import Located, Tree
 
-
 # What is neither read nor followed; a socket is in no layer.
 _SPECIAL = {stat.S_IFCHR: "char", stat.S_IFBLK: "block", stat.S_IFIFO: "fifo"}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.version import InvalidVersion, Version
 
 from pipeline.audit.expectation import LedgerEntry
-from pipeline.drift.model import MOVED, Wish
+from pipeline.drift.changes import MOVED, Wish
 from pipeline.drift.packages import direction
 from pipeline.inventory.debian import compare_versions
 from pipeline.inventory.families import FAMILIES, RENAMES

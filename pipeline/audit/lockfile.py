@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.pylock import Package, Pylock, PylockUnsupportedVersionError, PylockValidationError
 
 from pipeline.audit.expectation import Expectation, LockedDistribution
@@ -34,8 +35,15 @@ def read_lockfile(path: Path, environment: Mapping[str, str]) -> Expectation:
         "dependency_groups": frozenset(lock.default_groups or ()),
     }
     chosen: dict[str, Package] = {}
-    for package in lock.packages:
-        if package.marker is not None and not package.marker.evaluate(context, "lock_file"):
+    faults: list[Fault] = []
+    for number, package in enumerate(lock.packages):
+        try:
+            if package.marker is not None and not package.marker.evaluate(context, "lock_file"):
+                continue
+        except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
+            faults.append(
+                Fault(f"packages[{number}].marker", f"cannot be judged: {package.marker}: {error}")
+            )
             continue
         if package.name in chosen:
             raise UsageError(
@@ -43,6 +51,8 @@ def read_lockfile(path: Path, environment: Mapping[str, str]) -> Expectation:
                 hint="a lock with extras or groups is named by a stage, not by its file",
             )
         chosen[package.name] = package
+    if faults:
+        raise FaultyFile(str(path), faults)
     return Expectation(
         environment=environment,
         label=str(path),

@@ -41,9 +41,8 @@ def read_lockfile(path: Path, environment: Mapping[str, str]) -> Expectation:
             if package.marker is not None and not package.marker.evaluate(context, "lock_file"):
                 continue
         except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
-            faults.append(
-                Fault(f"packages[{number}].marker", f"cannot be judged: {package.marker}: {error}")
-            )
+            problem = f"cannot be judged: {package.marker}: {error}"
+            faults.append(Fault(f"packages[{number}].marker", problem))
             continue
         if package.name in chosen:
             raise UsageError(

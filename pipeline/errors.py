@@ -93,7 +93,9 @@ _NEXT = {
 }
 
 
-def system_trouble(error: OSError | MemoryError | RuntimeError, doing: str = "") -> OutsideTrouble:
+def system_trouble(
+    error: OSError | MemoryError | RuntimeError, doing: str = "", *, hint: str | None = None
+) -> OutsideTrouble:
     """What the operating system refused, as an error for people; `doing` says during what."""
     number = error.errno if isinstance(error, OSError) else errno.ENOMEM
     text = (error.strerror if isinstance(error, OSError) else "") or str(error) or "out of memory"
@@ -102,5 +104,5 @@ def system_trouble(error: OSError | MemoryError | RuntimeError, doing: str = "")
     parts = (doing, where, text)
     return OutsideTrouble(
         ": ".join(part for part in parts if part),
-        hint=_NEXT.get(number or 0),
+        hint=hint or _NEXT.get(number or 0),
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
+from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding, worst
 from pipeline.inventory.distributions import Distribution
 from pipeline.oci.view import LayerInfo
 
@@ -93,8 +93,7 @@ class AuditReport:
     @property
     def worst(self) -> str | None:
         """The highest severity among the findings, None without any."""
-        present = {finding.severity for finding in self.findings}
-        return next((one for one in (ERROR, WARNING, NOTE) if one in present), None)
+        return worst(self.findings)
 
     @property
     def counts(self) -> Mapping[str, int]:

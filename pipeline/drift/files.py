@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipeline.drift.model import ADDED, FILES, REMOVED, Files, LoneFile
+from pipeline.drift.changes import ADDED, FILES, REMOVED, Files, LoneFile
 from pipeline.drift.sides import Side
 from pipeline.inventory.bytecode import CACHE
 from pipeline.inventory.ownership import claimed_path
@@ -119,7 +119,8 @@ def owned_differences(before: Side, after: Side) -> Differences:
 
 
 def _owners(paths: Collection[str], *sides: Side) -> dict[str, str]:
-    """Return the distribution of each path that has one: by RECORD, or for lying in its dist-info.
+    """Return the distribution of each path that has one: by RECORD, or for lying in its dist-info,
+    or in the source tree that an editable installation imports.
 
     The first side's word counts. A whole ownership of both would cost more than all the rest.
     """
@@ -148,6 +149,10 @@ def _owners(paths: Collection[str], *sides: Side) -> dict[str, str]:
             for path, head in infos.items():
                 if head.startswith(f"{one.path}/"):
                     owners.setdefault(path, one.name)
+            if one.origin is not None and (source := one.origin.directory):
+                for path in paths:
+                    if path.startswith(f"{source}/"):
+                        owners.setdefault(path, one.name)
     return owners
 
 

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from pipeline.audit.environment import image_environment
 from pipeline.audit.expectation import Expectation, LedgerEntry, marker_environment
 from pipeline.audit.requirements import Requirements
-from pipeline.drift.model import IMAGE, LOCK, TREE, Image, Layer
+from pipeline.drift.images import IMAGE, LOCK, TREE, Image, Layer
 from pipeline.inventory.debian import Package, read_owners, read_packages
 from pipeline.inventory.distributions import (
     Distribution,
@@ -73,7 +73,8 @@ class Shared:
 @dataclass(frozen=True)
 class Side:
     """One side. `view` is None for a lock. `ledger` are the overrides that hold for it, None where
-    there is no lock that says so; `extras` those that the lock asks for, by distribution."""
+    there is no lock that says so; `extras` those that the lock asks for, by distribution;
+    `variables` those that stages of its line set: (value, what sets it) by name."""
 
     image: Image
     inventory: Inventory
@@ -82,6 +83,7 @@ class Side:
     view: ImageView | None = None
     ledger: tuple[LedgerEntry, ...] | None = None
     extras: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    variables: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @cached_property
     def requirements(self) -> Requirements:

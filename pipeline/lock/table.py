@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,9 +50,12 @@ def replace_file(path: Path, text: str) -> None:
     try:
         new.write_text(text, encoding="utf-8", newline="\n")
         new.replace(path)
-    except OSError as error:
-        new.unlink(missing_ok=True)
-        raise OutsideTrouble(f"{path}: cannot be written: {error.strerror}") from None
+    except BaseException as error:
+        with suppress(OSError):
+            new.unlink()
+        if isinstance(error, OSError):
+            raise OutsideTrouble(f"{path}: cannot be written: {error.strerror}") from None
+        raise
 
 
 class Table:

@@ -155,10 +155,10 @@ def _covers(frames: Frames, size: int) -> bool:
 
 
 def normal_path(name: str) -> str:
-    """Return a tar member's name as an index path; raises Refusal when it leaves the root."""
+    """Return a tar member's name as an index path; raises TarFault when it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise Refusal(f"layer entry {name!r} climbs out of the root")
+        raise TarFault(f"entry {name!r} climbs out of the root")
     return "/".join(parts)
 
 
@@ -177,7 +177,7 @@ def _entries(
         elif base.startswith(WHITEOUT_PREFIX):
             removed = base[len(WHITEOUT_PREFIX) :]
             if removed in ("", ".", ".."):
-                raise Refusal(f"layer entry {path!r} removes nothing that has a name")
+                raise TarFault(f"entry {path!r} removes nothing that has a name")
             yield Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode), None
         elif stream is not None:
             text = keep if member.size <= MAX_TEXT else None

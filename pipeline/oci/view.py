@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from pipeline.errors import UsageError
+from pipeline.errors import UsageError, system_trouble
 from pipeline.oci.blob import Absent, Blob, NotHere
 from pipeline.oci.files import read_files
 from pipeline.oci.index import DIRECTORY, FILE, START, SYMLINK, Entry, LayerIndex, binary_start
 from pipeline.oci.texts import Texts
 from pipeline.oci.tree import Located, Tree
+
+# What is neither read nor followed; a socket is in no layer.
+_SPECIAL = {stat.S_IFCHR: "char", stat.S_IFBLK: "block", stat.S_IFIFO: "fifo"}
 
 
 @dataclass(frozen=True)
@@ -130,14 +133,27 @@ class RootfsView:
     def __init__(self, root: Path):
         """Raises UsageError when `root` is no directory."""
         if not root.is_dir():
-            raise UsageError(f"rootfs:{root}: no such directory")
+            raise UsageError(f"rootfs:{root}: no such directory", hint="name an unpacked tree")
         self._root = root
         self.name = f"rootfs:{root}"
 
     @cached_property
     def tree(self) -> Tree:
-        """The tree as it stands on disk; every regular file is hashed once."""
-        entries: list[Entry] = []
+        """The tree as it stands on disk; every regular file is hashed once.
+
+        Raises OutsideTrouble for what may not be read: a part of a tree would be judged as if it
+        were all.
+        """
+        try:
+            return Tree.merge([list(self._entries())])
+        except OSError as error:
+            raise system_trouble(
+                error,
+                self.name,
+                hint="read it as somebody who may (root, or `podman unshare`), while nobody writes",
+            ) from error
+
+    def _entries(self) -> Iterator[Entry]:
         pending = [("", self._root)]
         while pending:
             prefix, directory = pending.pop()
@@ -148,13 +164,14 @@ class RootfsView:
                     mode = stat.S_IMODE(status.st_mode)
                     if item.is_symlink():
                         link = os.readlink(item.path)  # noqa: PTH115  Path would tidy the text
-                        entries.append(Entry(path, SYMLINK, mode, link=link))
+                        yield Entry(path, SYMLINK, mode, link=link)
                     elif item.is_dir(follow_symlinks=False):
-                        entries.append(Entry(path, DIRECTORY, mode))
+                        yield Entry(path, DIRECTORY, mode)
                         pending.append((path + "/", Path(item.path)))
                     elif stat.S_ISREG(status.st_mode):
-                        entries.append(_on_disk(path, Path(item.path), status))
-        return Tree.merge([entries])
+                        yield _on_disk(path, Path(item.path), status)
+                    elif kind := _SPECIAL.get(stat.S_IFMT(status.st_mode)):
+                        yield Entry(path, kind, mode)
 
     def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
         """Return contents by path; only what the tree shows as a regular file is opened."""

@@ -15,13 +15,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probe import PASSED, STATUS, broken, capability
+# Not left to Python: with PYTHONSAFEPATH or -P the script's folder is not on its path.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from probe import PASSED, STATUS, broken, capability, write_out
 
 SCHEMA = "sm121-chain/smoke-run/1"
 HERE = Path(__file__).resolve().parent
@@ -39,6 +43,7 @@ PROBES: dict[str, tuple[str, ...]] = {
     "server": (),
 }
 ENVIRONMENT_SECONDS, BUILD_SECONDS = 300, 900
+LARGEST = 10**18
 TIMED_OUT, MISSING, UNKNOWN, NOT_RUN = "timed-out", "missing", "unknown", "not-run"
 
 
@@ -142,8 +147,14 @@ def _json(data: bytes) -> Any:
     def refuse(text: str) -> float:
         raise ValueError(text)
 
+    def finite(text: str) -> float:
+        value = float(text)
+        return value if math.isfinite(value) else refuse(text)
+
     try:
-        return json.loads(lines[-1], parse_constant=refuse) if lines else None
+        if not lines:
+            return None
+        return json.loads(lines[-1], parse_constant=refuse, parse_float=finite)
     except (ValueError, RecursionError):
         return None
 
@@ -190,7 +201,16 @@ def judged(name: str, exit_status: int, out: bytes) -> dict[str, Any]:
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a number that a measurement can be; an integer may have thousands of digits."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and -LARGEST <= value <= LARGEST
+
+
+def _case(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("case"), str):
+        return False
+    numbers = value.get("numbers")
+    return isinstance(numbers, dict) and all(map(_number, numbers.values()))
 
 
 def _shape(name: str, told: dict[str, Any]) -> list[str]:
@@ -206,6 +226,13 @@ def _shape(name: str, told: dict[str, Any]) -> list[str]:
     if not _number(told.get("seconds")):
         faults.append("seconds is no number")
     faults += [f"{k} is no finite number" for k, v in told["numbers"].items() if not _number(v)]
+    faults += [f"case {n} is none" for n, case in enumerate(told["cases"]) if not _case(case)]
+    faults += [f"fact {k} is no text" for k, v in told["facts"].items() if not isinstance(v, str)]
+    if not isinstance(told.get("plant", ""), str):
+        faults.append("plant is no text")
+    stand_ins = told.get("stand_ins", [])
+    if not isinstance(stand_ins, list) or not all(isinstance(one, str) for one in stand_ins):
+        faults.append("stand_ins is no list of texts")
     for key, limits in told["thresholds"].items():
         known = isinstance(limits, dict) and limits and limits.keys() <= {"max", "min", "equals"}
         if not known or not all(map(_number, limits.values())):
@@ -217,13 +244,26 @@ def _names(text: str) -> list[str]:
     return list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
 
 
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= threading.TIMEOUT_MAX:  # NaN neither
+        raise argparse.ArgumentTypeError(f"{text!r} is no time for a probe")
+    return value
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="run.py", description=__doc__)
     add = parser.add_argument
     add("--require", type=_names, required=True, metavar="PROBE,…", help="all of these must pass")
     add("--only", type=_names, metavar="PROBE,…", help="run these (default: those required)")
     add("--capability", type=capability, default=(12, 1), metavar="M.N", help="default 12.1")
-    add("--time-limit", type=float, default=300, metavar="S", help="seconds a probe (default 300)")
+    add(
+        "--time-limit",
+        type=_seconds,
+        default=300,
+        metavar="S",
+        help="seconds a probe (default 300)",
+    )
     add("--workspace", type=Path, metavar="DIR", help=f"empty; default ${WORKSPACE}, or a new one")
     add("--server", default="", metavar="URL", help="of a running vLLM, for the probe `server`")
     add("--out", type=Path, metavar="FILE", help="write the document here as well")
@@ -245,6 +285,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not kept:
             kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="smoke-jit-"))
         environment = os.environ | {WORKSPACE: str(kept), "PYTHONUNBUFFERED": "1"}
+        for name in ("PYTHONSAFEPATH", "PYTHONIOENCODING"):  # a probe imports probe.py beside it
+            environment.pop(name, None)
         if given.server:
             environment["SMOKE_SERVER_URL"] = given.server
         run = Run(given.folder, given.capability, given.time_limit, environment)
@@ -277,11 +319,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "jit": run.jit,
         "probes": run.probes,
     }
-    line = json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
-    if given.out is not None:
-        given.out.write_text(line, encoding="utf-8")
-    sys.stdout.write(line)
+    line = json.dumps(document, allow_nan=False) + "\n"
+    sys.stdout.buffer.write(line.encode("ascii"))  # whatever PYTHONIOENCODING says
+    sys.stdout.flush()
     print(f"verdict: {document['verdict']}", file=sys.stderr, flush=True)
+    if not write_out(given.out, line):
+        return 2
     return 1 if failed else 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -407,3 +408,46 @@ def test_sample_documents(smoke: Any, name: str) -> None:
             assert smoke.run.judged(result["probe"], 0, line) == result
     right = all(statuses.get(required) == "passed" for required in document["required"])
     assert (document["verdict"] == "passed") is right is (name == "passed")
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"PYTHONSAFEPATH": "1"},
+        {"PYTHONIOENCODING": "utf-16"},
+        {"PYTHONIOENCODING": "ascii:strict", "LC_ALL": "C"},
+        {"PYTHONOPTIMIZE": "2", "PYTHONWARNINGS": "error", "PYTHONHASHSEED": "0"},
+        {"TMPDIR": "/none/such", "HOME": "/none/such"},
+        {"FLASHINFER_WORKSPACE_BASE": "/etc/passwd"},
+    ],
+)
+def test_whatever_the_environment_the_answer_is_one_document(hostile: dict[str, str]) -> None:
+    """The real driver and the real probes, without a GPU: a failure, never a traceback."""
+    command = [sys.executable, str(SMOKE / "run.py"), "--require", "nope_mla,nccl_library"]
+    done = subprocess.run(command, env=os.environ | hostile, capture_output=True, timeout=120)
+    (line,) = done.stdout.decode("ascii").splitlines()
+    told = json.loads(line)
+    assert done.returncode == 1 and told["verdict"] == "failed" and told["problems"]
+    assert [one["status"] for one in told["probes"]] == ["not-run", "not-run"]
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_probe_finds_what_it_shares_with_others_under_pythonsafepath(folder: Folder) -> None:
+    shutil.copyfile(SMOKE / "probe.py", folder.path / "probe.py")
+    said = json.dumps(PASSED)
+    folder.script("nccl_library", f"import probe\nassert probe.PASSED\nprint({said!r})\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONSAFEPATH", "1")
+        assert folder.run("--require", "nccl_library").status == 0
+
+
+def test_a_file_that_cannot_be_written_takes_nothing_from_stdout(folder: Folder) -> None:
+    folder.tells()
+    ended = folder.run("--require", "nccl_library", "--out", "/none/such/file")
+    assert ended.status == 2 and ended.told["verdict"] == "passed"
+    assert "/none/such/file cannot be written" in ended.err
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1", "x"])
+def test_a_time_limit_that_is_none(folder: Folder, seconds: str) -> None:
+    assert folder.run("--require", "nccl_library", f"--time-limit={seconds}").status == 2

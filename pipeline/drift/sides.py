@@ -20,7 +20,13 @@ from pipeline.audit.expectation import Expectation, LedgerEntry, marker_environm
 from pipeline.audit.requirements import Requirements
 from pipeline.drift.model import IMAGE, LOCK, TREE, Image, Layer
 from pipeline.inventory.debian import Package, read_owners, read_packages
-from pipeline.inventory.distributions import Distribution, Inventory, Memo, read_inventory
+from pipeline.inventory.distributions import (
+    Distribution,
+    Inventory,
+    Memo,
+    find_sites,
+    read_inventory,
+)
 from pipeline.inventory.facts import read_metadata
 from pipeline.oci.identity import identify
 from pipeline.oci.tree import Tree
@@ -120,9 +126,10 @@ def image_side(
     if isinstance(view, LayersView):
         view = shared.merged(view, [one for one in beside if isinstance(one, LayersView)])
     read_metadata(view, shared.cache, shared.metadata)
-    inventory = read_inventory(view, memo=shared.metadata)
+    sites = find_sites(view.tree)
+    inventory = read_inventory(view, sites, memo=shared.metadata)
     image = _described(subject, view, len(inventory.distributions))
-    return Side(image, inventory, image_environment(view), shared, view)
+    return Side(image, inventory, image_environment(view, sites), shared, view)
 
 
 def lock_side(subject: str, label: str, pins: Mapping[str, str], shared: Shared) -> Side:

@@ -382,7 +382,7 @@ def test_really_on_a_machine_without_a_gpu(tmp_path: Path, torch_stand_in: dict[
     assert environment["image"] == {}
 
 
-@pytest.mark.parametrize("name", ["run", "probe"])
+@pytest.mark.parametrize("name", ["run", "probe", "result"])
 def test_the_driver_needs_the_standard_library_only(name: str) -> None:
     tree = ast.parse((SMOKE / f"{name}.py").read_text(encoding="utf-8"))
     imported = set()
@@ -391,7 +391,7 @@ def test_the_driver_needs_the_standard_library_only(name: str) -> None:
             imported |= {alias.name.split(".")[0] for alias in node.names}
         if isinstance(node, ast.ImportFrom):
             imported.add(str(node.module).split(".")[0])
-    assert imported <= set(sys.stdlib_module_names) | {"probe"}
+    assert imported <= set(sys.stdlib_module_names) | {"probe", "result"}
 
 
 @pytest.mark.parametrize("name", ["passed", "failed"])
@@ -402,10 +402,13 @@ def test_sample_documents(smoke: Any, name: str) -> None:
     statuses = {}
     for result in document["probes"]:
         statuses[result["probe"]] = result["status"]
-        assert not smoke.run._shape(result["probe"], result) or result["status"] == "timed-out"
+        assert (
+            not smoke.result.shape_faults(result["probe"], result)
+            or result["status"] == "timed-out"
+        )
         if result["status"] == "passed":
             line = json.dumps(result).encode()
-            assert smoke.run.judged(result["probe"], 0, line) == result
+            assert smoke.result.judged(result["probe"], 0, line) == result
     right = all(statuses.get(required) == "passed" for required in document["required"])
     assert (document["verdict"] == "passed") is right is (name == "passed")
 

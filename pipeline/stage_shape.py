@@ -15,6 +15,8 @@ from pipeline.payloads import file_faults
 _NAME = re.compile(r"v[1-9][0-9]{0,5}")
 # distribution-spec 1.1, "Pulling manifests": the grammar of a tag.
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+# What a release gives to one image (docs/release.md): a stage of that tag would take it away.
+_FOR_ONE_IMAGE = re.compile(r".*(-[0-9a-f]{12}|-unproven)")
 _PROBE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
 _VARIABLE = re.compile(r"[^\s=\0]+")
 _WORDS: dict[type, str] = {str: "a string", list: "an array", dict: "a table"}
@@ -61,6 +63,8 @@ def shape_faults(data: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "tag", f"{tag!r} is no tag: letters, digits, '_', '.', '-', at most 128"
     elif tag == BASE_TAG:
         yield "tag", f"{tag!r} is the base's"
+    elif isinstance(tag, str) and _FOR_ONE_IMAGE.fullmatch(tag):
+        yield "tag", f"{tag!r} looks like the tag of one image: <tag>[-unproven]-<12 hex>"
     if isinstance(title, str) and not title.isprintable():
         yield "title", "must be one line without control characters"
     for key in ("patches", "smoke"):

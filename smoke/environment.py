@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 FACTS = Path("/usr/share/sm121-chain/stages")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LIBRARY = re.compile(r"lib(nccl|cudart|cublas|cublasLt|cudnn|nvrtc|cuda)\.so[.0-9]*")
 _FAMILIES = re.compile(
     r"(flashinfer|nvidia|torch|triton|vllm|quack-kernels|apache-tvm-ffi|transformers|instanttensor)"
@@ -73,11 +74,20 @@ def asked(paths: list[str], function: str) -> int | None:
     return None
 
 
+def boot_id() -> str | None:
+    """Return the kernel's id of this boot: the same in every container of one machine."""
+    try:
+        return BOOT_ID.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
 def gpus(torch: Any) -> list[dict[str, Any]]:
     """Return the GPUs that torch sees."""
     found = []
     for index in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(index)
+        uuid = getattr(properties, "uuid", None)
         found.append(
             {
                 "name": properties.name,
@@ -86,6 +96,7 @@ def gpus(torch: Any) -> list[dict[str, Any]]:
                 "shared_memory_per_sm": properties.shared_memory_per_multiprocessor,
                 "shared_memory_per_block_optin": properties.shared_memory_per_block_optin,
                 "memory": properties.total_memory,
+                "uuid": None if uuid is None else str(uuid),
             }
         )
     return found
@@ -105,6 +116,7 @@ def environment() -> dict[str, Any]:
         "image": image(),
         "machine": platform.machine(),
         "host": socket.gethostname(),
+        "boot_id": boot_id(),
     }
     try:
         import torch

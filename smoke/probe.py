@@ -151,14 +151,23 @@ def run(
     probe = Probe(name, getattr(given, "plant", ""))
     status, reason = _outcome(probe, body, given)
     document = probe.result(status, reason)
-    line = json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
+    line = json.dumps(document, allow_nan=False) + "\n"
     probe.say(status + (f": {reason}" if reason else ""))
-    if given.out is not None:
-        given.out.write_text(line, encoding="utf-8")
     sys.stdout.flush()
-    with os.fdopen(stdout, "w", encoding="utf-8") as out:
+    with os.fdopen(stdout, "w", encoding="ascii") as out:
         out.write(line)
-    return STATUS[status]
+    return STATUS[status] if write_out(given.out, line) else STATUS[ERROR]
+
+
+def write_out(file: Path | None, line: str) -> bool:
+    """Write a result to the file of `--out`, if one is named; False, and told, if it cannot be."""
+    try:
+        if file is not None:
+            file.write_text(line, encoding="ascii")
+    except OSError as error:
+        print(f"{file} cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+        return False
+    return True
 
 
 def _outcome(

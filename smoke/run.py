@@ -9,19 +9,23 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probe import PASSED, STATUS, broken, capability
+# Not left to Python: with PYTHONSAFEPATH or -P the script's folder is not on its path.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from probe import PASSED, capability, write_out
+from result import empty, ended, judged, parse
 
 SCHEMA = "sm121-chain/smoke-run/1"
 HERE = Path(__file__).resolve().parent
@@ -86,9 +90,9 @@ class Run:
     def ask_environment(self) -> None:
         """Ask which GPU and which libraries there are."""
         status, out = self.child(["environment.py"], ENVIRONMENT_SECONDS)
-        told = _json(out)
+        told = parse(out)
         if status != 0 or not isinstance(told, dict):
-            self.problems.append(f"the environment cannot be asked: {_end(status)}")
+            self.problems.append(f"the environment cannot be asked: {ended(status)}")
             return
         self.environment = told
         if told.get("gpu") is None:
@@ -101,11 +105,11 @@ class Run:
     def build(self, kinds: list[str]) -> None:
         """Compile the JIT modules."""
         status, out = self.child(["build_jit.py", *kinds], BUILD_SECONDS)
-        told = _json(out)
+        told = parse(out)
         if not isinstance(told, dict):
-            told = {"reason": _end(status)}
+            told = {"reason": ended(status)}
         if status != 0 or told.get("reason"):
-            why = told.get("reason") or _end(status)
+            why = told.get("reason") or ended(status)
             self.problems.append(f"the JIT modules could not be built: {why}")
         self.jit.update(modules=told.get("modules", []), seconds=told.get("seconds", 0))
 
@@ -113,16 +117,16 @@ class Run:
         """Run one probe and judge its result."""
         started = time.monotonic()
         if name not in PROBES:
-            result = _empty(name, UNKNOWN, "there is no such probe")
+            result = empty(name, UNKNOWN, "there is no such probe")
         elif not (self.folder / f"{name}.py").is_file():
-            result = _empty(name, MISSING, f"{name}.py is not there")
+            result = empty(name, MISSING, f"{name}.py is not there")
         elif self.problems:
-            result = _empty(name, NOT_RUN, self.problems[0])
+            result = empty(name, NOT_RUN, self.problems[0])
         else:
             wanted = ".".join(map(str, self.wanted))
             status, out = self.child([f"{name}.py", "--capability", wanted], self.seconds)
             if status is None:
-                result = _empty(name, TIMED_OUT, f"no result after {self.seconds:g} s")
+                result = empty(name, TIMED_OUT, f"no result after {self.seconds:g} s")
             else:
                 result = judged(name, status, out)
         result["seconds"] = round(time.monotonic() - started, 3)
@@ -135,86 +139,15 @@ class Run:
         print(f"{line}  {result['reason']}".rstrip(), file=sys.stderr, flush=True)
 
 
-def _json(data: bytes) -> Any:
-    """Return the JSON value of the last line; None when it is none, or holds NaN."""
-    lines = data.decode("utf-8", errors="replace").strip().splitlines()
-
-    def refuse(text: str) -> float:
-        raise ValueError(text)
-
-    try:
-        return json.loads(lines[-1], parse_constant=refuse) if lines else None
-    except (ValueError, RecursionError):
-        return None
-
-
-def _end(status: int | None) -> str:
-    if status is None:
-        return "out of time"
-    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-
-
-def _empty(name: str, status: str, reason: str) -> dict[str, Any]:
-    empty: dict[str, Any] = {"numbers": {}, "thresholds": {}, "facts": {}, "cases": []}
-    return {"probe": name, "status": status, "reason": reason, **empty, "seconds": 0.0}
-
-
-def judged(name: str, exit_status: int, out: bytes) -> dict[str, Any]:
-    """Return a probe's result; one that is not what it says it is has failed."""
-    told = _json(out)
-    if not isinstance(told, dict):
-        return _empty(name, "error", f"the last line is no JSON object ({_end(exit_status)})")
-    faults = _shape(name, told)
-    if faults:
-        return _empty(name, "error", f"the result is not as promised: {faults[0]}")
-    keys = ("probe", "status", "reason", "numbers", "thresholds", "facts", "cases", "seconds")
-    optional = ("plant", "stand_ins")
-    result = {key: told[key] for key in (*keys, *optional) if key in told}
-    if told["status"] != PASSED:
-        result["reason"] = told["reason"] or f"{told['status']}, without a reason"
-        if exit_status != STATUS[told["status"]]:
-            result["reason"] += f" ({_end(exit_status)})"
-        return result
-    doubts = [f"it ended with {_end(exit_status)}"] if exit_status else []
-    doubts += [f"it ran with {key} {told[key]}" for key in optional if told.get(key)]
-    if not told["thresholds"]:
-        doubts.append("nothing was asserted")
-    for key, limits in told["thresholds"].items():
-        if key not in told["numbers"]:
-            doubts.append(f"{key} was not measured")
-        else:
-            doubts += [f"{key}: {text}" for text in broken(told["numbers"][key], limits)]
-    if doubts:
-        result.update(status="failed", reason="it says passed, but " + "; ".join(doubts))
-    return result
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _shape(name: str, told: dict[str, Any]) -> list[str]:
-    """Return what of a result is not as README.md says."""
-    kinds = {"numbers": dict, "thresholds": dict, "facts": dict, "cases": list, "reason": str}
-    faults = [f"{key} is missing" for key in kinds if not isinstance(told.get(key), kinds[key])]
-    if faults:
-        return faults
-    if told.get("probe") != name:
-        faults.append(f"probe is {told.get('probe')!r}")
-    if not isinstance(told.get("status"), str) or told["status"] not in STATUS:
-        faults.append(f"status is {told.get('status')!r}")
-    if not _number(told.get("seconds")):
-        faults.append("seconds is no number")
-    faults += [f"{k} is no finite number" for k, v in told["numbers"].items() if not _number(v)]
-    for key, limits in told["thresholds"].items():
-        known = isinstance(limits, dict) and limits and limits.keys() <= {"max", "min", "equals"}
-        if not known or not all(map(_number, limits.values())):
-            faults.append(f"the threshold of {key} is none")
-    return faults
-
-
 def _names(text: str) -> list[str]:
     return list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= threading.TIMEOUT_MAX:  # NaN neither
+        raise argparse.ArgumentTypeError(f"{text!r} is no time for a probe")
+    return value
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -223,7 +156,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--require", type=_names, required=True, metavar="PROBE,…", help="all of these must pass")
     add("--only", type=_names, metavar="PROBE,…", help="run these (default: those required)")
     add("--capability", type=capability, default=(12, 1), metavar="M.N", help="default 12.1")
-    add("--time-limit", type=float, default=300, metavar="S", help="seconds a probe (default 300)")
+    add(
+        "--time-limit",
+        type=_seconds,
+        default=300,
+        metavar="S",
+        help="seconds a probe (default 300)",
+    )
     add("--workspace", type=Path, metavar="DIR", help=f"empty; default ${WORKSPACE}, or a new one")
     add("--server", default="", metavar="URL", help="of a running vLLM, for the probe `server`")
     add("--out", type=Path, metavar="FILE", help="write the document here as well")
@@ -245,6 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not kept:
             kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="smoke-jit-"))
         environment = os.environ | {WORKSPACE: str(kept), "PYTHONUNBUFFERED": "1"}
+        for name in ("PYTHONSAFEPATH", "PYTHONIOENCODING"):  # a probe imports probe.py beside it
+            environment.pop(name, None)
         if given.server:
             environment["SMOKE_SERVER_URL"] = given.server
         run = Run(given.folder, given.capability, given.time_limit, environment)
@@ -261,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             run.probe(name)
         for name in given.require:
             if name not in names:
-                run.add(_empty(name, MISSING, "required, but not among --only"))
+                run.add(empty(name, MISSING, "required, but not among --only"))
     passed = {result["probe"] for result in run.probes if result["status"] == PASSED}
     unknown = any(result["status"] == UNKNOWN for result in run.probes)
     failed = run.problems or unknown or not passed.issuperset(given.require)
@@ -277,11 +218,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "jit": run.jit,
         "probes": run.probes,
     }
-    line = json.dumps(document, allow_nan=False, ensure_ascii=False) + "\n"
-    if given.out is not None:
-        given.out.write_text(line, encoding="utf-8")
-    sys.stdout.write(line)
+    line = json.dumps(document, allow_nan=False) + "\n"
+    sys.stdout.buffer.write(line.encode("ascii"))  # whatever PYTHONIOENCODING says
+    sys.stdout.flush()
     print(f"verdict: {document['verdict']}", file=sys.stderr, flush=True)
+    if not write_out(given.out, line):
+        return 2
     return 1 if failed else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import threading
@@ -13,8 +14,7 @@ from pathlib import Path
 
 from pipeline.chain import BASES
 from pipeline.errors import UsageError
-from pipeline.hosts.runtime import HERE, RUNTIMES
-from pipeline.lock.table import replace_file
+from pipeline.hosts.runtime import HERE, RUNTIMES, check_host
 from pipeline.oci.imagefile import ImageFile
 from pipeline.oci.reading import find_image
 from pipeline.oci.references import parse_reference
@@ -26,15 +26,18 @@ from pipeline.release.candidate import created, required_probes
 from pipeline.release.gate import CAPABILITY, Wanted, judge, judge_rank
 from pipeline.release.probefiles import read_probes
 from pipeline.release.refusals import Refused
-from pipeline.release.report import SmokeReport
+from pipeline.release.report import ASKED_CAPABILITY, SmokeReport
 from pipeline.release.runner import Orders, Target, Tell, smoke_here, smoke_hosts
 from pipeline.report.json import render
+from pipeline.report.output import put
 from pipeline.standing import standing_subject
 from pipeline.subjects import Subject, parse_subject
 
 PROBES = Path("smoke")
 _STAGE = "org.opencontainers.image.version"
 _SECONDS = 1800
+_MOST_SECONDS = 7 * 86400
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _ASKED = ".".join(map(str, CAPABILITY))
 
 
@@ -93,10 +96,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the probes and write the report; 1 unless every required probe passed on every rank."""
     subject = parse_subject(args.subject)
-    numbers = tuple(args.capability.split("."))
-    if len(numbers) != 2 or not all(one.isdecimal() and len(one) < 3 for one in numbers):
+    if not re.fullmatch(ASKED_CAPABILITY, args.capability, re.ASCII):
         raise UsageError(f"{args.capability!r} is no capability", hint=f"as {_ASKED}")
-    capability = (int(numbers[0]), int(numbers[1]))
+    major, minor = map(int, args.capability.split("."))
+    capability = (major, minor)
+    _check_names(args)
     probes = read_probes(PROBES)
     tell = teller(quiet=args.quiet)
     if subject.transport == "rootfs":
@@ -134,18 +138,19 @@ def hosts_of(args: argparse.Namespace) -> Sequence[str]:
     twice = {host for host in hosts if hosts.count(host) > 1}
     if twice:
         raise UsageError(f"--host {min(twice)} is given twice", hint="one host is one rank")
-    if args.time_limit <= 0:
-        raise UsageError(f"--time-limit {args.time_limit}: nothing ends before it began")
+    for host in hosts:
+        check_host(host)
+    if not 0 < args.time_limit <= _MOST_SECONDS:  # NaN neither
+        raise UsageError(
+            f"--time-limit {args.time_limit:g} is no time for a run",
+            hint=f"seconds, more than 0 and at most {_MOST_SECONDS}",
+        )
     return hosts
 
 
 def write_report(report: SmokeReport, refused: Sequence[Refused], output: Path | None) -> None:
     """Write a report to a file, whole or not at all, or to stdout."""
-    text = render(report.to_json(passed=not refused))
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        replace_file(output, text)
+    put(render(report.to_json(passed=not refused)), output)
 
 
 def print_verdict(report: SmokeReport, refused: Sequence[Refused]) -> None:
@@ -158,6 +163,21 @@ def print_verdict(report: SmokeReport, refused: Sequence[Refused]) -> None:
     print(f"failed on {ranks}, {seconds} s:", file=sys.stderr)
     for one in refused:
         print(f"  {one}", file=sys.stderr)
+
+
+def _check_names(args: argparse.Namespace) -> None:
+    """Refuse what the driver, or the schema of the report, would refuse when hours are over."""
+    for option, text in (("--require", args.require), ("--only", args.only)):
+        wrong = [one for one in (text or "").split(",") if text and not _NAME.fullmatch(one)]
+        if wrong:
+            raise UsageError(f"{option}: {wrong[0]!r} is no name of a probe", hint="as nope_mla")
+    if args.server and not args.server.startswith(("http://", "https://")):
+        raise UsageError(f"--server {args.server!r} is no URL", hint="as http://127.0.0.1:8000")
+    if args.output is not None and not args.output.parent.is_dir():
+        raise UsageError(
+            f"--output {args.output}: there is no directory {args.output.parent}",
+            hint="make it first: the report is written when all is over",
+        )
 
 
 def _orders(args: argparse.Namespace, required: Sequence[str]) -> Orders:

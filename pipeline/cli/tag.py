@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     target = parse_repository(args.repository)
     leave = move_from(args, args.repository)
     reason = args.without_smoke
-    if reason is not None and not reason.strip():
+    if reason is not None and not any(one.isprintable() and one != " " for one in reason):
         raise UsageError("--without-smoke needs a reason", hint="say why it cannot be proven")
     if reason is not None and leave:
         raise UsageError("without a smoke run no tag is moved", hint="leave --move --from away")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, cast
 
-from pipeline.documents import Malformed, parse_json
+from pipeline.documents import parse_json
 from pipeline.errors import OutsideTrouble, UsageError
+from pipeline.hosts.captured import capture
 from pipeline.hosts.inspection import Inspected, read_inspection
 
 HERE = "here"
 DAEMON = "ssh://"
 RUNTIMES = ("docker", "podman", "nerdctl")
 _SECONDS = 60
+_LONGEST = 500
+_NAME = r"[\w.:%+\[\]][\w.:%+\[\]-]*"
+_HOST = re.compile(rf"({DAEMON})?({_NAME}@)?{_NAME}/?", re.ASCII)
 _SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
 
 
@@ -34,11 +39,7 @@ class Runtime:
 
         Raises UsageError for what is no host, OutsideTrouble when none answers there.
         """
-        if host.startswith("-") or not host:
-            raise UsageError(
-                f"{host!r} is no host",
-                hint=f"a host is a name for ssh, ssh://[USER@]HOST[:PORT], or {HERE!r}",
-            )
+        check_host(host)
         reasons = []
         for name in [program] if program else RUNTIMES:
             done = _run(host, [name, "version"])
@@ -65,8 +66,11 @@ class Runtime:
         """Return images by name. Raises OutsideTrouble when one is not there."""
         text = self._ask("image", "inspect", *names)
         try:
-            return [read_inspection(one, self.host) for one in parse_json(text.encode())]
-        except (Malformed, AttributeError, TypeError) as error:
+            found = [read_inspection(one, self.host) for one in parse_json(text.encode())]
+            if not found:
+                raise ValueError("no image, and no error either")
+            return found
+        except (ValueError, AttributeError, TypeError) as error:
             raise OutsideTrouble(
                 f"{self.program} on {_place(self.host)} shows its images in an unknown form",
                 hint="name another runtime with --runtime",
@@ -144,6 +148,19 @@ class Runtime:
         return done.stdout
 
 
+def check_host(host: str) -> None:
+    """Raise UsageError for what is no host.
+
+    A name ends up in command lines, also in those of the user's ssh configuration (%h, %r): one
+    that could be an option or hold a shell's signs is none.
+    """
+    if not _HOST.fullmatch(host):
+        raise UsageError(
+            f"{host!r} is no host",
+            hint=f"a host is a name for ssh, ssh://[USER@]HOST[:PORT], or {HERE!r}",
+        )
+
+
 def _place(host: str) -> str:
     return "this machine" if host == HERE else host
 
@@ -164,18 +181,11 @@ def _environment(host: str) -> dict[str, str] | None:
 
 
 def _run(host: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    full = _command(host, command)
-    try:
-        return subprocess.run(
-            full, capture_output=True, text=True, errors="replace", timeout=_SECONDS,
-            stdin=subprocess.DEVNULL, env=_environment(host),
-        )  # fmt: skip
-    except FileNotFoundError:
-        return subprocess.CompletedProcess(full, 127, "", "not installed")
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(full, 124, "", f"no answer within {_SECONDS} s")
+    return capture(_command(host, command), _environment(host), _SECONDS)
 
 
 def _last(text: str) -> str:
+    """Return the last line, as it may be shown on a terminal."""
     lines = text.strip().splitlines()
-    return lines[-1] if lines else ""
+    last = lines[-1][:_LONGEST] if lines else ""
+    return "".join(one if one.isprintable() else " " for one in last).strip()

@@ -1,7 +1,7 @@
 """JSON that decides something: read so that it can mean one thing only.
 
-RFC 8259 leaves open what two equal keys mean and has no NaN; Python's parser takes both. Here
-neither is JSON, and a number that does not fit is none.
+RFC 8259 leaves open what two equal keys and half of a surrogate pair mean, and has no NaN; Python's
+parser takes all three. Here none is JSON, and a number that does not fit is none.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ def parse_strict(data: bytes) -> Any:
     except ValueError as error:
         raise Malformed(f"not JSON: {error}") from error
     _check_depth(value)
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Malformed("not JSON that means one thing: half of a surrogate pair") from error
     return value
 
 

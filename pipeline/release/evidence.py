@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline.errors import system_trouble
+from pipeline.errors import UsageError, system_trouble
 from pipeline.release.document import MOST_BYTES
 from pipeline.release.gate import Wanted, judge_documents
 from pipeline.release.report import read_report
@@ -27,12 +28,19 @@ class Kept:
 
 
 def read_documents(files: Sequence[Path]) -> dict[str, bytes]:
-    """Return reports by their names. Raises OutsideTrouble when one cannot be read."""
+    """Return reports by their names.
+
+    Raises UsageError for what is no file, OutsideTrouble when one cannot be read.
+    """
     documents = {}
     for path in files:
         try:
+            if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, for ever
+                raise UsageError(f"{path} is no file", hint="write the report: smoke --output FILE")
             with path.open("rb") as file:  # one byte more than a report may have: it is refused
                 documents[str(path)] = file.read(MOST_BYTES + 1)
+        except (FileNotFoundError, NotADirectoryError):
+            raise UsageError(f"{path}: no such file", hint="make it: smoke --output FILE") from None
         except OSError as error:
             raise system_trouble(error, f"{path} cannot be read") from error
     return documents

@@ -71,6 +71,10 @@ def judge(
     for rank in ranks:
         found += judge_rank(rank, wanted, limits)
         found += _image(rank, wanted)
+    for report in reports[1:]:
+        if report.probes != reports[0].probes:
+            problem = f"the files of its probes are {report.probes}, not {reports[0].probes}"
+            found.append(Refused(Reason.RANKS_DIFFER, report.subject, problem))
     return [*found, *_together(ranks)]
 
 
@@ -153,6 +157,7 @@ def _together(ranks: Sequence[Rank]) -> Iterator[Refused]:
             problem = f"rank {first.number} ({first.host}) and rank {rank.number} ({rank.host})"
             yield Refused(Reason.RANK_TWICE, "", f"{problem} are one")
         seen[rank.number] = seen[rank.host] = rank
+    yield from _machines(ranks)
     with_run = [rank for rank in ranks if rank.run is not None]
     for rank in with_run[1:]:
         first = with_run[0]
@@ -162,6 +167,23 @@ def _together(ranks: Sequence[Rank]) -> Iterator[Refused]:
         for key, value in first.run.same.items():
             if rank.run.same.get(key) != value:
                 yield _differ(rank, first, key)
+
+
+def _machines(ranks: Sequence[Rank]) -> Iterator[Refused]:
+    """Yield which ranks are, or may be, one machine under two names."""
+    seen: dict[str, Rank] = {}
+    for rank in ranks:
+        if rank.run is None or len(ranks) == 1:
+            continue
+        where = f"rank {rank.number} ({rank.host})"
+        if not rank.run.machine:
+            problem = "neither its boot nor a GPU has an id: it may be another rank's machine"
+            yield Refused(Reason.RANK_TWICE, where, problem)
+        first = next((seen[one] for one in sorted(rank.run.machine) if one in seen), None)
+        if first:
+            problem = f"is the machine of rank {first.number} ({first.host}), by boot or GPU"
+            yield Refused(Reason.RANK_TWICE, where, problem)
+        seen.update(dict.fromkeys(rank.run.machine, rank))
 
 
 def _differ(rank: Rank, first: Rank, key: str) -> Refused:

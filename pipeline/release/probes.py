@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pipeline.release.limits import Limit, Limits, Rules, broken_rules
 from pipeline.release.refusals import Reason, Refused
@@ -54,14 +54,22 @@ def _judge(
         shown = probe.numbers[_CAPABILITY]
         yield from _broken(where, _CAPABILITY, shown, wanted, Reason.OTHER_GPU)
     limit = limits.get(probe.name, Limit({}))
-    for name, rules in limit.numbers.items():
-        if name not in probe.numbers:
+    yield from _hold(where, probe.numbers, limit.numbers)
+    if limit.cases and not probe.cases:
+        yield Refused(Reason.NUMBER_MISSING, where, "there is no single measurement")
+    for case, numbers in probe.cases:
+        yield from _hold(f"{where}, {case}", numbers, limit.cases)
+
+
+def _hold(
+    where: str, numbers: Mapping[str, float], limits: Mapping[str, Rules]
+) -> Iterator[Refused]:
+    """Yield which of the gate's limits numbers do not keep, or have no number for."""
+    for name, rules in limits.items():
+        if name not in numbers:
             yield Refused(Reason.NUMBER_MISSING, where, f"there is no {name}")
         else:
-            yield from _broken(where, name, probe.numbers[name], rules)
-    for case, numbers in probe.cases:
-        for name in limit.cases.keys() & numbers.keys():
-            yield from _broken(f"{where}, {case}", name, numbers[name], limit.cases[name])
+            yield from _broken(where, name, numbers[name], rules)
 
 
 def _broken(

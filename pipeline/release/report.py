@@ -18,7 +18,7 @@ from pipeline.release.document import parse_strict
 from pipeline.release.run import DIGEST, Run, optional, read_run
 
 SCHEMA = "sm121-chain/smoke-report/1"
-_CAPABILITY = r"[1-9][0-9]?\.[0-9]"
+ASKED_CAPABILITY = r"[1-9][0-9]?\.[0-9]"
 PASSED, FAILED = "passed", "failed"
 
 
@@ -135,7 +135,7 @@ def _report(table: Table) -> SmokeReport:
         subject=subject.text("name"),
         manifest=optional(subject, "manifest", pattern=DIGEST, like="a digest"),
         fingerprint=optional(subject, "fingerprint", pattern=DIGEST, like="a digest"),
-        capability=table.text("capability", pattern=_CAPABILITY, like="a capability, as 12.1"),
+        capability=table.text("capability", pattern=ASKED_CAPABILITY, like="a capability, as 12.1"),
         required=table.texts("required"),
         probes=table.text("probes", pattern=DIGEST, like="a digest"),
         started=table.integer("started") or 0,

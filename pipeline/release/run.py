@@ -6,7 +6,7 @@ those that the contract names are kept and decide nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,8 @@ class Run:
     """What the driver said on one machine; times are unix seconds of that machine's clock.
 
     `capability` is that of the GPU, (12, 1), None without one. `same` is what must be equal on
-    every rank that runs one image.
+    every rank that runs one image, `machine` what no two ranks have in common: the ids of the
+    machine's boot and of its GPUs.
     """
 
     started: int
@@ -55,6 +56,7 @@ class Run:
     capability: tuple[int, int] | None
     driver: str
     same: Mapping[str, Any]
+    machine: Collection[str]
     probes: Sequence[Probe]
     document: Mapping[str, Any]
 
@@ -91,6 +93,7 @@ def read_run(table: Table) -> Run:
         capability=_capability(environment),
         driver=optional(environment, "driver"),
         same={"gpu": gpu, **{key: environment.values.get(key) for key in versions}},
+        machine=_machine(environment),
         probes=[_probe(probe) for probe in table.tables("probes", required=True)],
         document=table.values,
     )
@@ -115,6 +118,11 @@ def _capability(table: Table) -> tuple[int, int] | None:
         return (value[0], value[1])
     table.fault("capability", f"two integers are needed, this is {value!r}")
     return None
+
+
+def _machine(table: Table) -> frozenset[str]:
+    ids = [optional(table, "boot_id"), *(optional(gpu, "uuid") for gpu in table.tables("gpus"))]
+    return frozenset(one.strip().lower() for one in ids if one)
 
 
 def _probe(table: Table) -> Probe:

@@ -132,12 +132,16 @@ def write_tags(
     OutsideTrouble.
     """
     written = []
+
+    def check() -> None:
+        check_tags(repository, names, image.digest, move_from)
+
     for tag in names.all:
         if read_tag(repository, tag) == image.digest:
             tell(f"{tag} is there already")
             continue
-        check_tags(repository, names, image.digest, move_from)
-        repository.put_tag(tag, image.manifest, image.media_type)
+        check()
+        repository.put_tag(tag, image.manifest, image.media_type, check)
         if tag == names.moving:
             time.sleep(_SETTLE)
         found = read_tag(repository, tag)

@@ -6,7 +6,8 @@ images of a layout, and "pulls" by a name with their digest. `containers/` holds
 container that was not removed. `smoke/run.py` prints the driver's sample document.
 
 `behave` says, by host ("here" for this machine), what goes wrong. Keys of the runtime: `version`,
-`pull`, `inspect` ("other", "nothing", "gone"), `run` (an exit status before anything ran). Keys of
+`pull`, `inspect` ("other", "nothing", "gone"), `shows` (what `image inspect`
+prints), `run` (an exit status before anything ran). Keys of
 `probes`: see RUN.
 """
 
@@ -87,7 +88,7 @@ elif words[:2] == ["image", "inspect"]:
     here = digest in known and (pulled / digest[7:]).exists()
     if mine.get("inspect") == "gone" or not (here or words[2] in by_id):
         fail("Error: No such image: " + words[2])
-    print(json.dumps([known.get(digest) or by_id[words[2]]]))
+    print(mine.get("shows") or json.dumps([known.get(digest) or by_id[words[2]]]))
 elif words[0] == "images":
     loaded = (HERE / "loaded").exists()
     print("\n".join(i["Id"] for i in images().values()) if loaded else "")
@@ -106,6 +107,7 @@ elif words[0] == "run":
     name = next(word for word in words if word.startswith("--name=")).partition("=")[2]
     code = words[words.index("-c") :]
     environment = {**os.environ, "STANDIN_PROBES": json.dumps(mine.get("probes", {}))}
+    environment["STANDIN_MACHINE"] = host
     child = subprocess.Popen([sys.executable, *code], env=environment, start_new_session=True)
     (containers / name).write_text(str(child.pid))
     status = child.wait()
@@ -133,6 +135,8 @@ asked = sys.argv[sys.argv.index("--require") + 1].split(",")
 document["probes"] = [one for one in document["probes"] if one["probe"] in asked]
 document["started"] = int(time.time())
 document["finished"] = int(time.time())
+document["environment"]["boot_id"] = os.environ.get("STANDIN_MACHINE", "here")
+document["environment"]["gpus"] = []
 for path, value in how.get("set", {}).items():
     *way, last = path.split(".")
     place = document

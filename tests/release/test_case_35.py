@@ -127,7 +127,10 @@ def translated(text: str, line: Line) -> str:
                 "image": {"manifest": shown, "fingerprint": identity},
                 **times,
                 "exit_status": 0,
-                "run": run,
+                "run": {
+                    **run,
+                    "environment": {**run["environment"], "boot_id": f"rank{one['rank']}"},
+                },
             }
         )
     return json.dumps(

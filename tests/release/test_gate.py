@@ -64,6 +64,10 @@ def test_a_report_that_proves_the_image() -> None:
         (f"{MLA}.cases.0.numbers.worst_head", 0.0061, Reason.LIMIT_BROKEN),
         (f"{MLA}.thresholds.plain_worst_head", {"min": 0.5}, Reason.LIMIT_BROKEN),
         (f"{RUN}.probes.2.numbers.version", 22907, Reason.LIMIT_BROKEN),
+        (f"{MLA}.numbers.plain_worst_head", -0.001, Reason.LIMIT_BROKEN),
+        (f"{MLA}.cases.0.numbers.frobenius", -1, Reason.LIMIT_BROKEN),
+        (f"{MLA}.cases", [], Reason.NUMBER_MISSING),
+        (f"{MLA}.cases.0.numbers", {"frobenius": 0.001}, Reason.NUMBER_MISSING),
         (f"{MLA}.thresholds", {}, Reason.NUMBER_MISSING),
         (f"{MLA}.numbers", {"capability": 121}, Reason.NUMBER_MISSING),
         (f"{MLA}.thresholds.other", {"max": 1}, Reason.NUMBER_MISSING),
@@ -170,6 +174,35 @@ def test_one_rank_is_not_two(key: str, value: Any) -> None:
     assert reasons(spoiled(f"ranks.1.{key}", value, ranks=2)) == {Reason.RANK_TWICE}
 
 
+@pytest.mark.parametrize(
+    ("path", "index"), [("boot_id", "00000000-0000-4000-8000-000000000000"), ("gpus", 0)]
+)
+def test_two_names_of_one_machine_are_one_rank(path: str, index: Any) -> None:
+    document = report(2)
+    first, second = (one["run"]["environment"] for one in document["ranks"])
+    second[path] = first[path] if path == "gpus" else index.upper()
+    (found,) = judged(document)
+    assert found.reason is Reason.RANK_TWICE
+    assert "is the machine of rank 0 (gb10-0)" in found.problem
+
+
+def test_of_several_ranks_each_says_which_machine_it_is() -> None:
+    document = report(2)
+    document["ranks"][1]["run"]["environment"].update(boot_id=None, gpus=[])
+    (found,) = judged(document)
+    assert found.reason is Reason.RANK_TWICE and "rank 1 (gb10-1)" in found.where
+    document = report(1)
+    document["ranks"][0]["run"]["environment"].update(boot_id=None, gpus=[])
+    assert judged(document) == []
+
+
+def test_reports_that_are_judged_together_ran_the_same_probes() -> None:
+    second = {**report(), "ranks": [rank(1)], "probes": "sha256:" + "1" * 64}
+    files = {str(n): json.dumps(one).encode() for n, one in enumerate((report(), second))}
+    (found,) = judge_documents(files, WANTED, NOW)
+    assert found.reason is Reason.RANKS_DIFFER and "the files of its probes" in found.problem
+
+
 def test_one_bad_rank_of_two_is_enough() -> None:
     document = spoiled("ranks.1.run.probes.0.status", "skipped", ranks=2)
     (found,) = judged(document)
@@ -203,7 +236,7 @@ def test_the_drivers_own_sample_that_failed() -> None:
     document = report()
     document["ranks"][0]["run"] = json.loads((FIXTURES / "failed.json").read_bytes())
     told = [str(one) for one in judged(document)]
-    assert any("nope_mla: failed: worst_head is" in one for one in told)
+    assert any("nope_mla: failed: plain_worst_head is" in one for one in told)
     assert any("fa2_rows: timed-out" in one for one in told)
 
 

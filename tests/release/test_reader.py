@@ -48,6 +48,8 @@ def test_what_is_read_is_what_was_written() -> None:
         (b'{"a":' * 100_000, "nested too deeply"),
         (b" " * (MOST_BYTES + 1), "more than"),
         (b'{"a": 1} {"b": 2}', "not JSON"),
+        (b'{"a": "\\ud800"}', "half of a surrogate pair"),
+        (b'{"\\udfff": 1}', "half of a surrogate pair"),
     ],
 )
 def test_hostile_json(data: bytes, text: str) -> None:

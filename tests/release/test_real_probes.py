@@ -41,6 +41,26 @@ def test_the_gate_has_limits_for_every_probe() -> None:
     assert set(LIMITS) == probes()
 
 
+@pytest.mark.parametrize("base", ["wheels", "day0"])
+def test_the_nccl_that_is_asked_for_is_the_locked_one(base: str) -> None:
+    """23007 stands in the probe and in the gate: no stage that asks it may lock another one."""
+    project = Project(ROOT)
+    text = (ROOT / "smoke" / "nccl_library.py").read_text(encoding="utf-8")
+    (said,) = LIMITS["nccl_library"].numbers["version"].values()
+    assert f"\nVERSION = {said:g}\n" in text
+    for stage in project.chain:
+        if "nccl_library" in stage.smoke:
+            groups = project.chain.groups(stage.name)
+            (locked,) = {
+                one.version
+                for one in project.lock.select(base, groups)
+                if one.name == "nvidia-nccl-cu13"
+            }
+            major, minor, patch = map(int, str(locked).split("."))
+            # nccl.h, NCCL_VERSION: since 2.9 two digits each for minor and patch.
+            assert said == major * 10000 + minor * 100 + patch
+
+
 @pytest.mark.parametrize("probe", sorted(LIMITS))
 def test_limits_are_of_numbers_that_the_probe_has(probe: str) -> None:
     text = "".join(

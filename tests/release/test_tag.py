@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -133,7 +134,7 @@ def test_names_that_others_chose_end_neither_a_cell_nor_the_run(
     document = json.loads(path.read_bytes())
     (rank,) = document["ranks"]
     rank["host"] = "a|b\n<b>"
-    rank["run"]["environment"]["gpu"] = "GB10 \ud800\x1b[31m"
+    rank["run"]["environment"]["gpu"] = "GB10 \u202e\x1b[31m"
     path.write_text(json.dumps(document), encoding="utf-8")
     assert main(["tag", "v4", repository, "--smoke", str(path)]) == 0
     folder = line.root / "releases" / "sm121-v4" / image.digest[7:19]
@@ -173,7 +174,7 @@ def test_an_image_that_is_not_proven_gets_none(
     args = ["tag", "v4", repository, "--smoke", str(path)]
     refused(capsys, registry, args, "report-unreadable: ")
     path.unlink()
-    refused(capsys, registry, args, "cannot be read", status=3)
+    refused(capsys, registry, args, "no such file", status=2)
 
 
 def test_another_images_report_is_none(
@@ -262,6 +263,9 @@ def test_an_immutable_tag_keeps_its_meaning(
         (["--from", OTHER], "--move and --from belong together"),
         (["--move", "--from", "sha256:1"], "too short"),
         (["--move", "--from", "latest"], "not sha256:<64 hex digits>"),
+        (["--move", "--from", OTHER.upper()], ""),
+        (["--move", "--from", "sha256:" + "A" * 64], ""),
+        (["--move", "--from", OTHER + "\n"], ""),
     ],
 )
 def test_half_a_move(
@@ -308,6 +312,56 @@ def test_a_race_is_lost_before_the_write(
     assert registry.tags["sm121-v4"] == theirs[0] and len(theirs) == 1
 
 
+@pytest.mark.parametrize("carry_out", [False, True])
+def test_between_two_tries_of_a_write_the_tag_is_read_again(
+    carry_out: bool, repository: str, registry: Registry, report: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The registry fails, perhaps after it took the tag; by the next try the tag is another's."""
+    fault = Fault("^PUT .*/manifests/sm121-v4$", status=503, carry_out=carry_out)
+    registry.faults.append(fault)
+    theirs: list[str] = []
+
+    def meanwhile(answer: object) -> float:
+        theirs.append(put_other(registry, "sm121-v4"))
+        return 0
+
+    monkeypatch.setattr("pipeline.oci.registry.wire._retry_after", meanwhile)
+    assert main(["tag", "v4", repository, "--smoke", str(report)]) == 1
+    assert "sm121-v4 is " + theirs[0] + " already" in capsys.readouterr().err
+    assert registry.tags["sm121-v4"] == theirs[0]
+    assert len(registry.asked("^PUT .*/manifests/sm121-v4$")) == 1
+
+
+def test_a_failure_after_the_tag_was_taken_is_a_success(
+    repository: str, registry: Registry, report: Path, image: ImageFile
+) -> None:
+    registry.faults.append(Fault("^PUT .*/manifests/sm121", times=2, status=500, carry_out=True))
+    assert main(["tag", "v4", repository, "--smoke", str(report)]) == 0
+    assert set(registry.tags.values()) == {image.digest}
+
+
+@pytest.mark.parametrize("kind", ["absent", "below-a-file", "pipe", "folder", "dangling", "device"])
+def test_a_report_that_is_no_file(
+    kind: str, repository: str, registry: Registry, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path = tmp_path / "r.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "dangling":
+        path.symlink_to("nowhere")
+    elif kind == "device":
+        path = Path("/dev/zero")
+    elif kind == "below-a-file":
+        path.touch()
+        path = path / "r.json"
+    args = ["tag", "v4", repository, "--smoke", str(path)]
+    refused(capsys, registry, args, "file", status=2)
+
+
 def test_a_tag_that_is_taken_and_not_kept(
     repository: str, registry: Registry, report: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -340,6 +394,8 @@ def test_without_a_smoke_run(
     ("more", "text"),
     [
         (["--without-smoke", " "], "needs a reason"),
+        (["--without-smoke", ""], "needs a reason"),
+        (["--without-smoke", "\n\t\x1b\u200b"], "needs a reason"),
         (["--without-smoke", "x", "--move", "--from", OTHER], "no tag is moved"),
     ],
 )

@@ -23,7 +23,7 @@ README = (SMOKE / "README.md").read_text(encoding="utf-8")
 def test_the_driver_knows_them_all(smoke: Any) -> None:
     assert tuple(smoke.run.PROBES) == PROBES
     assert set(MODULES) - set(PROBES) == {
-        "build_jit", "environment", "mla", "probe", "run", "vllm_module",
+        "build_jit", "environment", "mla", "probe", "result", "run", "vllm_module",
     }  # fmt: skip
 
 

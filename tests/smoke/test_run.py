@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -121,7 +122,13 @@ def test_no_modules_for_probes_that_need_none(folder: Folder) -> None:
         ("[" * 100_000, 0, "the last line is no JSON object (exit status 0)"),
         (json.dumps(PASSED).replace("23007}", "NaN}", 1), 0, "the last line is no JSON object"),
         (json.dumps(PASSED).replace("23007}", "Infinity}", 1), 0, "the last line is no JSON"),
-        (json.dumps(PASSED).replace("23007}", "1e999}", 1), 0, "version is no finite number"),
+        (json.dumps(PASSED).replace("23007}", "1e999}", 1), 0, "the last line is no JSON"),
+        (json.dumps(PASSED).replace("23007}", "9" * 4000 + "}", 1), 0, "version is no finite"),
+        (json.dumps(PASSED | {"cases": [1]}), 0, "case 0 is none"),
+        (json.dumps(PASSED | {"cases": [{"case": "x", "numbers": {"a": "1"}}]}), 0, "case 0 is"),
+        (json.dumps(PASSED | {"facts": {"path": 1}}), 0, "fact path is no text"),
+        (json.dumps(PASSED | {"plant": 5}), 0, "plant is no text"),
+        (json.dumps(PASSED | {"stand_ins": "vLLM"}), 0, "stand_ins is no list"),
         (json.dumps(PASSED) + "\nafterwards", 0, "the last line is no JSON object"),
     ],
 )
@@ -375,7 +382,7 @@ def test_really_on_a_machine_without_a_gpu(tmp_path: Path, torch_stand_in: dict[
     assert environment["image"] == {}
 
 
-@pytest.mark.parametrize("name", ["run", "probe"])
+@pytest.mark.parametrize("name", ["run", "probe", "result"])
 def test_the_driver_needs_the_standard_library_only(name: str) -> None:
     tree = ast.parse((SMOKE / f"{name}.py").read_text(encoding="utf-8"))
     imported = set()
@@ -384,7 +391,7 @@ def test_the_driver_needs_the_standard_library_only(name: str) -> None:
             imported |= {alias.name.split(".")[0] for alias in node.names}
         if isinstance(node, ast.ImportFrom):
             imported.add(str(node.module).split(".")[0])
-    assert imported <= set(sys.stdlib_module_names) | {"probe"}
+    assert imported <= set(sys.stdlib_module_names) | {"probe", "result"}
 
 
 @pytest.mark.parametrize("name", ["passed", "failed"])
@@ -395,9 +402,55 @@ def test_sample_documents(smoke: Any, name: str) -> None:
     statuses = {}
     for result in document["probes"]:
         statuses[result["probe"]] = result["status"]
-        assert not smoke.run._shape(result["probe"], result) or result["status"] == "timed-out"
+        assert (
+            not smoke.result.shape_faults(result["probe"], result)
+            or result["status"] == "timed-out"
+        )
         if result["status"] == "passed":
             line = json.dumps(result).encode()
-            assert smoke.run.judged(result["probe"], 0, line) == result
+            assert smoke.result.judged(result["probe"], 0, line) == result
     right = all(statuses.get(required) == "passed" for required in document["required"])
     assert (document["verdict"] == "passed") is right is (name == "passed")
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"PYTHONSAFEPATH": "1"},
+        {"PYTHONIOENCODING": "utf-16"},
+        {"PYTHONIOENCODING": "ascii:strict", "LC_ALL": "C"},
+        {"PYTHONOPTIMIZE": "2", "PYTHONWARNINGS": "error", "PYTHONHASHSEED": "0"},
+        {"TMPDIR": "/none/such", "HOME": "/none/such"},
+        {"FLASHINFER_WORKSPACE_BASE": "/etc/passwd"},
+    ],
+)
+def test_whatever_the_environment_the_answer_is_one_document(hostile: dict[str, str]) -> None:
+    """The real driver and the real probes, without a GPU: a failure, never a traceback."""
+    command = [sys.executable, str(SMOKE / "run.py"), "--require", "nope_mla,nccl_library"]
+    done = subprocess.run(command, env=os.environ | hostile, capture_output=True, timeout=120)
+    (line,) = done.stdout.decode("ascii").splitlines()
+    told = json.loads(line)
+    assert done.returncode == 1 and told["verdict"] == "failed" and told["problems"]
+    assert [one["status"] for one in told["probes"]] == ["not-run", "not-run"]
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_probe_finds_what_it_shares_with_others_under_pythonsafepath(folder: Folder) -> None:
+    shutil.copyfile(SMOKE / "probe.py", folder.path / "probe.py")
+    said = json.dumps(PASSED)
+    folder.script("nccl_library", f"import probe\nassert probe.PASSED\nprint({said!r})\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONSAFEPATH", "1")
+        assert folder.run("--require", "nccl_library").status == 0
+
+
+def test_a_file_that_cannot_be_written_takes_nothing_from_stdout(folder: Folder) -> None:
+    folder.tells()
+    ended = folder.run("--require", "nccl_library", "--out", "/none/such/file")
+    assert ended.status == 2 and ended.told["verdict"] == "passed"
+    assert "/none/such/file cannot be written" in ended.err
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1", "x"])
+def test_a_time_limit_that_is_none(folder: Folder, seconds: str) -> None:
+    assert folder.run("--require", "nccl_library", f"--time-limit={seconds}").status == 2

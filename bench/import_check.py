@@ -38,6 +38,7 @@ _NEEDED = 13_000_000_000
 _STAGES = "usr/share/sm121-chain/stages"
 _HANDLER = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 _ALWAYS = ("torch", "flashinfer", "vllm")
+_DEVICES = ("null", "random", "urandom", "zero")
 _TIMEOUT = 3600
 
 # Runs in the image. One module after the other, so that one that fails hides no other.
@@ -158,8 +159,13 @@ def patched_modules(root: Path) -> list[str]:
 def _imports(root: Path, config: Mapping[str, Any], names: Sequence[str]) -> list[dict[str, Any]]:
     """Import in the tree; mounts are made in a namespace of their own and end with it."""
     (root / "probe.py").write_text(_PROBE, encoding="utf-8")
-    inside = f'mount -t proc proc {root}/proc && exec chroot {root} env -i "$@"'
+    inside = 'root=$1; shift; mount -t proc proc "$root/proc"'
+    for device in _DEVICES:
+        (root / "dev" / device).touch()
+        inside += f' && mount --bind /dev/{device} "$root/dev/{device}"'
+    inside += ' && exec chroot "$root" env -i "$@"'
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", inside, "sh"]
+    command.append(str(root))
     command += [*config["Env"], "HOME=/tmp", "python3", "/probe.py", json.dumps(list(names))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT, check=False)
     lines = [line.removeprefix("probe ") for line in done.stdout.splitlines() if "probe " in line]

@@ -18,7 +18,7 @@ from pipeline.audit.requirements import Requirements
 from pipeline.inventory.distributions import Inventory
 from pipeline.inventory.imports import ImportReader, import_line
 from pipeline.inventory.modules import Modules, search_path
-from pipeline.inventory.names import defined_names, imported_names
+from pipeline.inventory.names import defined_names, imported_names, mentioned_names
 from pipeline.inventory.ownership import Claim, Ownership
 from pipeline.oci.view import ImageView
 
@@ -128,19 +128,26 @@ class Imports:
         there = _definitions(self._modules, module)
         if there is None or (not always and self._modules_below is None):
             return
-        package = (self._modules.source(module) or "").endswith("/__init__.py")
         contents = self.view.read_many(paths)
+        asked = {path: mentioned_names(contents[path], module) - there for path in paths}
+        absent = {
+            name
+            for name in set().union(*asked.values())
+            if not self._is_submodule(module, name) and (always or self._had(module, name))
+        }
         places: dict[str, list[tuple[str, int]]] = {}
         for path in paths:
-            for name, line in imported_names(contents[path], module).items():
-                if name not in there:
-                    places.setdefault(name, []).append((path, line))
+            if asked[path] & absent:
+                for name, line in imported_names(contents[path], module).items():
+                    if name in absent:
+                        places.setdefault(name, []).append((path, line))
         for name, (first, *more) in sorted(places.items()):
             dotted = f"{module}.{name}"
-            if package and self._modules.missing(dotted) is None:
-                continue  # a submodule
-            if always or self._had(module, name):
-                yield dotted, *first, 1 + len(more), dotted
+            yield dotted, *first, 1 + len(more), dotted
+
+    def _is_submodule(self, module: str, name: str) -> bool:
+        package = (self._modules.source(module) or "").endswith("/__init__.py")
+        return package and self._modules.missing(f"{module}.{name}") is None
 
     def _had(self, module: str, name: str) -> bool:
         """Is it certain that the name, or a submodule called so, is in the parent?"""

@@ -17,6 +17,10 @@ _DYNAMIC = re.compile(
     rb"__getattr__|__dict__|sys\.modules|import[ \t]+\*"
     rb"|\b(?:globals|locals|vars|exec|eval|setattr|lazy_\w+|Lazy\w+)\b"
 )
+# "from m import a, b as c  # d", over several lines in brackets, or after a backslash.
+_FROM = rb"^from[ \t]+%s[ \t]+import\b(?:[ \t]*\(([^)]*)\)|((?:\\\r?\n|[^\n])*))"
+_COMMENT = re.compile(rb"#[^\n]*")
+_WORD = re.compile(rb"[A-Za-z_]\w*")
 # What every module has, beside what it defines.
 _ALWAYS = frozenset(
     f"__{name}__"
@@ -37,6 +41,15 @@ def defined_names(source: bytes) -> frozenset[str] | None:
         return None
     tree = _parse(source)
     return None if tree is None else _ALWAYS.union(_bound(tree.body))
+
+
+def mentioned_names(source: bytes, module: str) -> set[str]:
+    """Return all that `imported_names` can find, and perhaps more, without parsing the source."""
+    lines = re.compile(_FROM % re.escape(module).encode(), re.M)
+    found: set[str] = set()
+    for several, one in lines.findall(source):
+        found.update(word.decode() for word in _WORD.findall(_COMMENT.sub(b"", several or one)))
+    return found
 
 
 def imported_names(source: bytes, module: str) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.inventory.names import defined_names, imported_names
+from pipeline.inventory.names import defined_names, imported_names, mentioned_names
 
 BOUND = """
 import a.hidden, b as c
@@ -83,3 +83,20 @@ def f():
     assert imported_names(source, "m") == {"a": 2, "b": 2}
     assert imported_names(source, "m.n") == {"d": 4}
     assert imported_names(b"def f(:\nfrom m import a\n", "m") == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from m import a, b as c  # d",
+        "from m import (\n    a,  # d\n    b as c,\n)",
+        "from m import(a, b)",
+        "from m import a, \\\n    b",
+        "from  m\timport  a,b",
+    ],
+)
+def test_names_are_found_without_parsing(text: str) -> None:
+    source = f"import x\n{text}\ny = 1\nfrom mm import no\nfrom .m import no\n".encode()
+    assert set(imported_names(source, "m")) == {"a", "b"}
+    assert {"a", "b"} <= mentioned_names(source, "m") <= {"a", "b", "c", "as"}
+    assert mentioned_names(source, "m.n") == set()

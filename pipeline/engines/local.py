@@ -25,7 +25,7 @@ from typing import Any
 from pipeline import errors
 from pipeline.engines.keys import step_key
 from pipeline.engines.schedule import Listener, Schedule
-from pipeline.errors import ChainError, OutsideTrouble, system_trouble
+from pipeline.errors import ChainError, OutsideTrouble, is_system_trouble, system_trouble
 from pipeline.graph import Plan, Step
 from pipeline.space import check_space
 from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
@@ -294,8 +294,8 @@ def _work(job: _Job) -> bytes | _Failure:
         return output.data
     except ChainError as error:
         return _Failure(type(error).__name__, error.message, error.hint, tuple(error.details))
-    except (OSError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        if not is_system_trouble(error):
             raise
         trouble = system_trouble(error, job.program)
         return _Failure("OutsideTrouble", trouble.message, trouble.hint, ())

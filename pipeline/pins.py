@@ -32,6 +32,7 @@ __all__ = [
     "Override",
     "Removal",
     "Zstd",
+    "load_ledger",
     "load_lock",
     "lock_path",
 ]
@@ -78,3 +79,19 @@ def load_lock(path: Path) -> Lock:
         tool.known,
         tool.artifacts,
     )
+
+
+def load_ledger(path: Path) -> tuple[Override, ...]:
+    """Read the overrides of a lock file, and nothing of its entries.
+
+    Raises UsageError, FaultyFile and OutsideTrouble as `load_lock` does.
+    """
+    document = read_toml(path, missing="run this in a checkout, or name a lock of it with --line")
+    faults: list[Fault] = []
+    root = Table(document, "", faults)
+    ours = root.table("tool", required=False).table(TOOL)
+    groups = root.texts("dependency-groups", required=False)
+    overrides = read_tool(ours, groups).overrides if ours.values else ()
+    if faults:
+        raise FaultyFile(str(path), dict.fromkeys(faults))
+    return overrides

@@ -12,9 +12,6 @@ from pipeline.oci.archive import open_archive
 from pipeline.oci.identity import Identity, identify
 from pipeline.oci.reading import find_image, open_layout
 from pipeline.oci.references import parse_reference
-from pipeline.oci.registry.client import Repository
-from pipeline.oci.registry.remote import find_remote, open_remote
-from pipeline.oci.registry.store import BlobStore
 from pipeline.oci.view import ImageView, RootfsView
 from pipeline.progress import Progress
 
@@ -80,6 +77,11 @@ def open_subject(subject: Subject, cache: Path, *, progress: Progress | None = N
     if subject.transport == "docker-archive":
         return open_archive(subject.path, subject.tag, index_cache=indexes)
     if subject.transport == "docker":
+        # Not before it is needed: what a client of HTTP imports takes longer than a comparison.
+        from pipeline.oci.registry.client import Repository
+        from pipeline.oci.registry.remote import find_remote, open_remote
+        from pipeline.oci.registry.store import BlobStore
+
         reference, store = parse_reference(subject.tag), BlobStore(cache)
         repository = Repository(reference)
         image = find_remote(repository, reference)
@@ -94,6 +96,9 @@ def describe_subject(subject: Subject) -> tuple[Identity, dict[str, Any]]:
     its own, so its layers are. Raises UsageError for a tree, which is no image.
     """
     if subject.transport == "docker":
+        from pipeline.oci.registry.client import Repository
+        from pipeline.oci.registry.remote import find_remote
+
         reference = parse_reference(subject.tag)
         image = find_remote(Repository(reference), reference)
         return Identity.of(image), dict(image.document)

@@ -45,4 +45,23 @@ SEVERITIES: Mapping[str, str] = {
     "origin-editable": WARNING,
     "origin-direct-url": WARNING,
     "origin-changed": ERROR,
+    # shared libraries: a note where all get one copy; pip and uv: a note unless they name sources
+    "library-copies": WARNING,
+    "installer-configured": WARNING,
+    # drift, of two images: a note where a stage of the image says that it did it
+    "drift-down": ERROR,
+    "drift-moved": ERROR,
+    "drift-build": ERROR,
+    "drift-library": ERROR,
+    "drift-origin": ERROR,
+    "drift-files": ERROR,
+    "drift-up": WARNING,
+    "drift-renamed": WARNING,
+    "drift-removed": WARNING,
+    "drift-added": WARNING,
+    "drift-base": WARNING,
+    "drift-setting": WARNING,
+    "drift-lone-files": NOTE,
+    # the baseline file
+    "baseline-unused": WARNING,
 }

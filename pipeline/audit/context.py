@@ -16,13 +16,15 @@ from pipeline.audit.report import Baseline, BrokenImport, Unsatisfied
 from pipeline.audit.requirements import Requirements
 from pipeline.inventory.distributions import Inventory
 from pipeline.inventory.imports import ImportReader
+from pipeline.inventory.loader import Loader
 from pipeline.inventory.ownership import Ownership
 from pipeline.oci.view import ImageView
 
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that a rule may ask for; a rule reads and never changes it."""
+    """Everything that a rule may ask for; a rule reads and never changes it. Without a `loader` the
+    copies of shared libraries are not judged."""
 
     view: ImageView
     inventory: Inventory
@@ -32,6 +34,7 @@ class Context:
     below: ImageView | None = None
     import_reader: ImportReader = field(default_factory=ImportReader)
     memo: AuditMemo = field(default_factory=AuditMemo)
+    loader: Loader | None = None
 
     @cached_property
     def ownership(self) -> Ownership:

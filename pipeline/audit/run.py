@@ -15,6 +15,7 @@ from pipeline.audit.report import AuditReport, Baseline
 from pipeline.audit.rules import RULES
 from pipeline.inventory.distributions import read_inventory
 from pipeline.inventory.imports import ImportReader
+from pipeline.inventory.loader import Loader
 from pipeline.oci.view import ImageView
 
 
@@ -27,18 +28,28 @@ def audit(
     memo: AuditMemo | None = None,
     below: ImageView | None = None,
     imports: ImportReader | None = None,
+    loader: Loader | None = None,
 ) -> AuditReport:
     """Return what an image is and every way in which it is not what is expected.
 
     `parent` is the baseline of the image below: what that does not meet either is inherited.
     `read_scope` finds the dotted scope of a patch's text. `memo` spares a chain of audits from
     parsing the same metadata again, `imports` from reading the same sources. `below` is the
-    parent's image: with it, an import that a moved distribution breaks is seen.
+    parent's image: with it, an import that a moved distribution breaks is seen. `loader` is what
+    the dynamic loader sees; without it copies of shared libraries are not judged.
     """
     memo = memo or AuditMemo()
     inventory = read_inventory(view, expectation.sites, memo=memo.metadata)
     context = Context(
-        view, inventory, expectation, parent, read_scope, below, imports or ImportReader(), memo
+        view,
+        inventory,
+        expectation,
+        parent,
+        read_scope,
+        below,
+        imports or ImportReader(),
+        memo,
+        loader,
     )
     findings = [_tolerated(context, finding) for rule in RULES for finding in rule(context)]
     return AuditReport(

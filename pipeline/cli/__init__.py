@@ -25,11 +25,15 @@ VERBS = {
     "lock": "resolve, check, explain or export the lock",
     "fetch": "download every locked file into the cache, verified",
     "audit": "one image against the lock",
+    "drift": "what moved between two images, or along a whole line",
     "patches": "list, check, port, capture or apply the patches",
     "load": "an image into docker, podman or nerdctl, here or on a host",
     "compare": "one image on several hosts: the same everywhere?",
     "verify": "what is published against what the lock builds",
     "push": "an image into a repository, by digest; no tag",
+    "smoke": "the GPU probes in an image, on one or several hosts; writes a report",
+    "tag": "the gate: tags for an image that a smoke report proves",
+    "release": "build, audit, push, smoke, tag, verify, in that order; goes on where it stopped",
     "fingerprint": "the identity of images: equal for equal content, whatever the packing",
 }
 INTERRUPTED = 130
@@ -72,6 +76,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         trouble = system_trouble(error)
         _complain(trouble)
         return trouble.exit_status
+
+
+def call(verb: str, *arguments: str) -> int:
+    """Run a verb from within another one, as its own command line would; return its status.
+
+    Raises what the verb raises.
+    """
+    args = _parser(verb).parse_args([verb, *arguments])
+    status: int = importlib.import_module(f"pipeline.cli.{verb}").run(args)
+    return status
 
 
 def _check_directory() -> None:

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 import argparse
-import re
+import io
 import sys
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
 
-from pipeline.audit.expectation import Expectation, marker_environment
-from pipeline.audit.findings import ERROR
+from pipeline.audit.environment import image_environment
+from pipeline.audit.expectation import Expectation
 from pipeline.audit.lockfile import read_lockfile
+from pipeline.audit.memo import AuditMemo
 from pipeline.audit.report import AuditReport
 from pipeline.audit.run import audit
 from pipeline.chain import BASE_TAG, BASES, ROOT
-from pipeline.errors import system_trouble
-from pipeline.inventory.distributions import find_sites
+from pipeline.cli.reporting import (
+    HTML,
+    JSON,
+    TEXT,
+    add_report_arguments,
+    baseline_of,
+    places_of,
+    publish,
+    rendered,
+    settled,
+)
+from pipeline.collector import collector_paused
+from pipeline.inventory.facts import read_binaries, read_metadata
+from pipeline.inventory.loader import Loader
 from pipeline.oci.view import ImageView
 from pipeline.patching.scopes import scope_bytes
 from pipeline.pins import lock_path
 from pipeline.progress import progress_on
 from pipeline.project import Project
 from pipeline.report import json, text
+from pipeline.report.judged import fails, judged_audit
 from pipeline.standing import planned_image, standing_subject
 from pipeline.steps.params import expectation_from
 from pipeline.subjects import open_subject, parse_subject
 from pipeline.wheels.house import default_cache
-
-_MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
-_PYTHON = re.compile(r"python(3\.[0-9]+)")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,33 +56,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
     parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the report")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there")
-    level = parser.add_mutually_exclusive_group()
-    level.add_argument(
-        "-v", "--verbose", action="store_true", help="every file, and what is tolerated"
-    )
-    level.add_argument("-q", "--quiet", action="store_true", help="no report: the exit status only")
+    add_report_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Audit the subject; 1 when a finding is an error, otherwise 0."""
+    """Audit the subject; 1 when a finding reaches the threshold, otherwise 0."""
+    baseline = baseline_of(args)
     subject = parse_subject(args.subject)
     against = args.against or (subject.tag if subject.transport == "stage" else "")
     subject = standing_subject(subject, args.line, args.base)
-    with progress_on(sys.stderr, quiet=args.quiet) as progress:
+    with progress_on(sys.stderr, quiet=args.quiet) as progress, collector_paused():
         view = open_subject(subject, default_cache(), progress=progress)
         against = against or _stage_of(view, args)
-        report = audit(view, _expectation(view, against, args), read_scope=scope_bytes)
-    if args.output:
-        try:
-            with args.output.open("w", encoding="utf-8", newline="\n") as file:
-                _write(report, args, file)
-        except OSError as error:
-            raise system_trouble(error, f"{args.output} cannot be written") from error
-    elif not args.quiet:
-        _write(report, args, sys.stdout)
-    return 1 if report.worst == ERROR else 0
+        expectation = _expectation(view, against, args)
+        memo = AuditMemo()
+        read_metadata(view, default_cache(), memo.metadata)
+        loader = Loader(view, read_binaries(view, default_cache()))
+        report = audit(view, expectation, read_scope=scope_bytes, memo=memo, loader=loader)
+    versions: dict[str, list[str]] = {}
+    for one in report.distributions:
+        versions.setdefault(one.name, []).append(one.version)
+    report = replace(report, findings=settled(report.findings, versions, baseline, args))
+    if args.format == TEXT and args.output is None and not args.quiet:
+        text.write_audit(report, sys.stdout, verbose=args.verbose)
+    else:
+        publish(_rendered(report, expectation, args), args)
+    return 1 if fails(report.findings, args.fail_on) else 0
+
+
+def _rendered(report: AuditReport, expectation: Expectation, args: argparse.Namespace) -> str:
+    pins = {name: pin.version or "" for name, pin in expectation.pins.items()}
+    if args.format == JSON:
+        return json.render(report.to_json())
+    if args.format == HTML:
+        # Only this format pays for its imports.
+        from pipeline.report.html import html
+        from pipeline.report.page_audit import audit_page
+
+        return html(audit_page(report, pins, threshold=args.fail_on))
+    if args.format == TEXT:
+        out = io.StringIO()
+        text.write_audit(report, out, verbose=args.verbose)
+        return out.getvalue()
+    lock = args.against if args.against and args.against.endswith(".toml") else ""
+    return rendered(judged_audit(report), args, places_of(args.line, pins, lock))
 
 
 def _stage_of(view: ImageView, args: argparse.Namespace) -> str:
@@ -89,24 +116,8 @@ def _stage_of(view: ImageView, args: argparse.Namespace) -> str:
 
 def _expectation(view: ImageView, against: str, args: argparse.Namespace) -> Expectation:
     if not against:
-        return Expectation(environment=_environment(view))
+        return Expectation(environment=image_environment(view))
     if against.endswith(".toml") or Path(against).is_file():
-        return read_lockfile(Path(against), _environment(view))
+        return read_lockfile(Path(against), image_environment(view))
     plan, image = planned_image(Project(Path.cwd(), args.line), args.base, against)
     return expectation_from(plan.steps[image.gate[0]].params["expectation"], {})
-
-
-def _environment(view: ImageView) -> Mapping[str, str]:
-    """Return the marker environment that the image itself shows: where its Python's packages are,
-    and the architecture of its config, or ours (arm64) without one."""
-    versions = [match[1] for site in find_sites(view.tree) if (match := _PYTHON.search(site))]
-    architecture = str(view.config.get("architecture", "arm64"))
-    python = versions[0] if versions else "3.11"
-    return marker_environment(python, _MACHINES.get(architecture, architecture))
-
-
-def _write(report: AuditReport, args: argparse.Namespace, out: TextIO) -> None:
-    if args.format == "json":
-        out.write(json.render(report.to_json()))
-    else:
-        text.write_audit(report, out, verbose=args.verbose)

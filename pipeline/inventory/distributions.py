@@ -102,6 +102,7 @@ class Memo:
 
     parsed: dict[tuple[str, str], Parsed] = field(default_factory=dict)
     distributions: dict[_Key, Distribution] = field(default_factory=dict)
+    layers: set[str] = field(default_factory=set)  # digests of those whose files are all in it
 
 
 # Everything that a distribution is made of: its `_Info`, with the hashes of its files.
@@ -128,6 +129,24 @@ _PARSERS: Mapping[str, Callable[[bytes], Parsed]] = {
     "INSTALLER": _parse_installer,
     "direct_url.json": parse_direct_url,
 }
+
+
+def info_file(path: str) -> str | None:
+    """Return the name of the parser for a file, by its path; None for what is no metadata."""
+    directory, _, name = path.rpartition("/")
+    if directory.endswith(".dist-info"):
+        return name if name in _PARSERS else None
+    if directory.endswith(".egg-info"):
+        return "METADATA" if name == "PKG-INFO" else None
+    return "METADATA" if name.endswith(".egg-info") else None
+
+
+def parse(parser: str, data: bytes) -> Parsed:
+    """Parse a metadata file. What cannot be read is a value, too."""
+    try:
+        return _PARSERS[parser](data)
+    except Unreadable as error:
+        return error
 
 
 def read_inventory(
@@ -224,10 +243,7 @@ def _parse_all(view: ImageView, infos: Iterable[_Info], memo: Memo) -> None:
                 missing[key] = located.entry.path
     contents = view.read_many(sorted(set(missing.values()))) if missing else {}
     for key, path in missing.items():
-        try:
-            memo.parsed[key] = _PARSERS[key[0]](contents[path])
-        except Unreadable as error:
-            memo.parsed[key] = error
+        memo.parsed[key] = parse(key[0], contents[path])
 
 
 def _distribution(info: _Info, memo: Memo) -> Distribution:

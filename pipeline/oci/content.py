@@ -16,6 +16,7 @@ from pipeline.errors import Refusal
 from pipeline.oci import tarstream
 from pipeline.oci.blob import Blob, opened
 from pipeline.oci.frames import FrameFault, Frames, find_frames
+from pipeline.oci.hashing import Digest, HashThread
 from pipeline.oci.index import (
     DIRECTORY,
     FILE,
@@ -35,6 +36,8 @@ from pipeline.oci.layer import OPAQUE_NAME, WHITEOUT_PREFIX
 from pipeline.oci.tarstream import TarFault, read_tar
 
 _CHUNK = 1024 * 1024
+_LARGE = 256 * 1024  # bytes from which handing a file to a thread is cheaper than hashing it
+_FRAMES = 3  # of 16 MiB at most: the start of a large file, its end, and the file beside it
 _MAGIC = ((b"\x1f\x8b", MEDIA_TYPE_GZIP), (b"\x28\xb5\x2f\xfd", MEDIA_TYPE_ZSTD))
 _TYPES = {
     tarstream.FILE: FILE,
@@ -45,14 +48,15 @@ _TYPES = {
     tarstream.BLOCK_DEVICE: "block",
     tarstream.FIFO: "fifo",
 }
-_DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
+DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
 
 
 class _Hashing(io.RawIOBase):
     """A reader that hashes and counts what passes through it."""
 
-    def __init__(self, inner: BinaryIO):
+    def __init__(self, inner: BinaryIO, thread: HashThread | None = None):
         self._inner = inner
+        self._thread = thread
         self.sha256 = hashlib.sha256()
         self.count = 0
 
@@ -62,7 +66,10 @@ class _Hashing(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         data = self._inner.read(len(buffer))
         buffer[: len(data)] = data
-        self.sha256.update(data)
+        if self._thread is None:
+            self.sha256.update(data)
+        else:
+            self._thread.update(self.sha256, data)
         self.count += len(data)
         return len(data)
 
@@ -101,16 +108,21 @@ def index_blob(blob: Blob) -> LayerIndex:
     media_type = media_type_of(blob)
     try:
         frames = find_frames(blob) if media_type == MEDIA_TYPE_ZSTD else None
-        with opened(blob) as file:
-            outer = _Hashing(file)
+        # Unpacking, hashing the tar and hashing its files are three things at once.
+        with opened(blob) as file, HashThread() as tars, HashThread() as files:
+            outer = _Hashing(file, tars)
             with decompressed(io.BufferedReader(outer, _CHUNK), media_type) as plain:
                 # Reads of whole blocks and chunks pass through; single headers come from a buffer.
-                inner = _Hashing(plain)
-                entries = tuple(_entries(io.BufferedReader(inner, _CHUNK)))
+                inner = _Hashing(plain, tars)
+                found = list(_entries(io.BufferedReader(inner, _CHUNK), files))
                 inner.drain()
             outer.drain()
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
+    entries = tuple(
+        entry if digest is None else entry._replace(sha256=digest.hexdigest())
+        for entry, digest in found
+    )
     if frames is not None and not _covers(frames, inner.count):
         frames = None
     return LayerIndex(
@@ -153,7 +165,7 @@ def read_files(blob: Blob, index: LayerIndex, paths: Collection[str]) -> dict[st
 def _read_frames(blob: Blob, index: LayerIndex, wanted: dict[str, Entry]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     with opened(blob) as file:
-        read = _plain_reader(file) if not index.frames else _frame_reader(blob, file, index)
+        read = plain_reader(file) if not index.frames else frame_reader(blob, file, index)
         for entry in sorted(wanted.values(), key=lambda entry: entry.offset):
             parts: list[bytes] = []
             position, left = entry.offset, entry.size
@@ -172,7 +184,9 @@ Reader = Callable[[int, int], bytes]
 """(position in the tar, bytes wanted) -> some of them, none at the end."""
 
 
-def _plain_reader(file: BinaryIO) -> Reader:
+def plain_reader(file: BinaryIO) -> Reader:
+    """Return a reader of a plain tar."""
+
     def read(position: int, size: int) -> bytes:
         file.seek(position)
         return file.read(size)
@@ -180,20 +194,24 @@ def _plain_reader(file: BinaryIO) -> Reader:
     return read
 
 
-def _frame_reader(blob: Blob, file: BinaryIO, index: LayerIndex) -> Reader:
+def frame_reader(blob: Blob, file: BinaryIO, index: LayerIndex) -> Reader:
+    """Return a reader of the tar in a blob of frames; the last few frames stay in memory."""
     starts = [0]
     for size in index.frames:
         starts.append(starts[-1] + size)
-    number, frame = -1, b""
+    recent: dict[int, bytes] = {}
 
     def read(position: int, size: int) -> bytes:
-        nonlocal number, frame
-        if position // index.frame_size != number:
-            number = position // index.frame_size
+        number = position // index.frame_size
+        frame = recent.pop(number, None)
+        if frame is None:
             if number >= len(index.frames):
                 return b""
             file.seek(starts[number])
             frame = _decompress(blob, file.read(index.frames[number]), number, index.frame_size)
+        recent[number] = frame
+        if len(recent) > _FRAMES:
+            del recent[next(iter(recent))]
         at = position % index.frame_size
         return frame[at : at + size]
 
@@ -219,7 +237,7 @@ def _read_scanning(blob: Blob, wanted: dict[str, Entry]) -> dict[str, bytes]:
     try:
         with opened(blob) as file, decompressed(file, media_type_of(blob)) as plain:
             for member, stream in read_tar(io.BufferedReader(_Hashing(plain), _CHUNK)):
-                path = _normal(member.name)
+                path = normal_path(member.name)
                 if stream is None or path not in names:
                     continue
                 # A tar may hold a path twice, and then the last one counts.
@@ -232,12 +250,12 @@ def _read_scanning(blob: Blob, wanted: dict[str, Entry]) -> dict[str, bytes]:
                     del names[path]
                 if not names:
                     break
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
     return found
 
 
-def _normal(name: str) -> str:
+def normal_path(name: str) -> str:
     """Return a tar member's name as an index path; raises Refusal when it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -245,39 +263,44 @@ def _normal(name: str) -> str:
     return "/".join(parts)
 
 
-def _entries(plain: BinaryIO) -> Iterator[Entry]:
-    files: dict[str, Entry] = {}
+def _entries(plain: BinaryIO, thread: HashThread) -> Iterator[tuple[Entry, Digest | None]]:
+    """Yield entries; of one with a digest that has yet to be taken when the thread is through."""
+    files: dict[str, tuple[Entry, Digest | None]] = {}
     for member, stream in read_tar(plain):
-        path = _normal(member.name)
+        path = normal_path(member.name)
         parent, _, base = path.rpartition("/")
         mode = member.mode
         kind = _TYPES[member.type]
         if base == OPAQUE_NAME:
-            yield Entry(parent, OPAQUE, mode)
+            yield Entry(parent, OPAQUE, mode), None
         elif base.startswith(WHITEOUT_PREFIX):
             removed = base[len(WHITEOUT_PREFIX) :]
             if removed in ("", ".", ".."):
                 raise Refusal(f"layer entry {path!r} removes nothing that has a name")
-            yield Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode)
+            yield Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode), None
         elif stream is not None:
-            sha256, start = _hash(stream)
+            sha256, start, digest = _hash(stream, member.size, thread)
             offset = member.offset if member.size else -1
             entry = Entry(path, FILE, mode, member.size, sha256, "", offset, start, member.mtime)
-            files[path] = entry
-            yield entry
+            files[path] = (entry, digest)
+            yield entry, digest
         elif kind == HARDLINK:
-            target = _normal(member.link)
-            source = files.get(target, Entry(target, FILE, mode))
-            yield source._replace(path=path, type=HARDLINK, mode=mode, link=target)
+            target = normal_path(member.link)
+            source, digest = files.get(target, (Entry(target, FILE, mode), None))
+            yield source._replace(path=path, type=HARDLINK, mode=mode, link=target), digest
         elif path:
-            yield Entry(path, kind, mode, 0, "", member.link if kind == SYMLINK else "")
+            yield Entry(path, kind, mode, 0, "", member.link if kind == SYMLINK else ""), None
 
 
-def _hash(stream: BinaryIO) -> tuple[str, str]:
-    """Return (hex sha256, `Entry.start`) of a member's data."""
+def _hash(stream: BinaryIO, size: int, thread: HashThread) -> tuple[str, str, Digest | None]:
+    """Return (hex sha256, `Entry.start`, None) of a member's data; of a large file the digest that
+    the thread fills, and no text of it yet."""
     chunk = stream.read(_CHUNK)
     start = binary_start(chunk[:START])
-    digest = hashlib.sha256(chunk)
-    while chunk := stream.read(_CHUNK):
-        digest.update(chunk)
-    return digest.hexdigest(), start
+    if size < _LARGE:
+        return hashlib.sha256(chunk).hexdigest(), start, None
+    digest = hashlib.sha256()
+    while chunk:
+        thread.update(digest, chunk)
+        chunk = stream.read(_CHUNK)
+    return "", start, digest

@@ -103,7 +103,7 @@ class LayerIndex:
             diff_id=document["diff_id"],
             size=document["size"],
             media_type=document["media_type"],
-            entries=tuple(Entry(*row) for row in document["entries"]),
+            entries=tuple(map(Entry._make, document["entries"])),
             frame_size=document["frame_size"],
             frames=tuple(document["frames"]),
         )

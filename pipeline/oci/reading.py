@@ -7,19 +7,19 @@ the wanted platform; attestations are no images.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pipeline.errors import Refusal, UsageError
 from pipeline.oci.blob import Blob
 from pipeline.oci.content import index_blob
 from pipeline.oci.imagefile import ImageFile, config_of, read_image
 from pipeline.oci.index import LayerIndex
+from pipeline.oci.kept import keep, kept
 from pipeline.oci.layout import REF_NAME
 from pipeline.oci.selection import (
     Platform,
@@ -145,41 +145,30 @@ def layer_index(blob: Blob, digest: str, cache: Path | None) -> LayerIndex:
     index = index_blob(blob)
     if index.digest != digest:
         raise Refusal(f"{blob}: holds {index.digest}, not what its name says", hint=_AGAIN)
+    keep(cache, digest, index.to_bytes())
     if cache is not None:
-        with suppress(OSError):  # a cache that takes nothing: the index is made again next time
-            _keep(_kept(cache, digest), index.to_bytes())
+        _open[cache, digest] = index
     return index
 
 
 def kept_index(digest: str, cache: Path | None) -> LayerIndex | None:
-    """Return the index of a layer if the cache has it.
-
-    A cache entry is the sha256 of what follows, in hex, a line end, and the index; one that is not
-    what its first line says is never used.
-    """
-    if cache is None or not _kept(cache, digest).is_file():
+    """Return the index of a layer if the cache has it. Images that are open at the same time share
+    the indexes of their layers."""
+    if cache is None:
         return None
-    first, _, data = _kept(cache, digest).read_bytes().partition(b"\n")
-    if first == hashlib.sha256(data).hexdigest().encode():
+    if (shared := _open.get((cache, digest))) is not None:
+        return shared
+    data = kept(cache, digest)
+    if data is not None:
         with suppress(ValueError):  # the format of another release of this program
-            return LayerIndex.from_bytes(data)
+            index = LayerIndex.from_bytes(data)
+            _open[cache, digest] = index
+            return index
     return None
 
 
-def _kept(cache: Path, digest: str) -> Path:
-    return cache / digest.replace(":", "-")
-
-
-def _keep(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".tmp-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+# As long as an image that is open holds them.
+_open: WeakValueDictionary[tuple[Path, str], LayerIndex] = WeakValueDictionary()
 
 
 def _tag(entry: Mapping[str, Any]) -> str:

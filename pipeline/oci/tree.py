@@ -7,7 +7,6 @@ where the link leads, as runtimes that unpack layers do.
 
 from __future__ import annotations
 
-import posixpath
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,21 +107,35 @@ class _Parents:
 
     def __init__(self, nodes: Mapping[str, Located]):
         self._nodes = nodes
-        self._known: dict[str, str] = {}
+        self._known: dict[str, str] = {"": ""}
 
     def real(self, path: str) -> str:
         """Return `path` with the links of its parent followed, but not of its last part."""
-        parent, base = posixpath.split(path)
+        parent, _, base = path.rpartition("/")
         if not parent:
             return path
         real = self._known.get(parent)
         if real is None:
-            real = self._known[parent] = _follow(self._nodes, parent) or parent
-        return path if real == parent else posixpath.join(real, base)
+            real = self._known[parent] = self._directory(parent)
+        if real == parent:
+            return path
+        return f"{real}/{base}" if real else base
+
+    def _directory(self, path: str) -> str:
+        """Return where a directory really is: mostly one step from where its own parent is."""
+        above, _, base = path.rpartition("/")
+        known = self._known.get(above)
+        if known is not None:
+            step = f"{known}/{base}" if known else base
+            found = self._nodes.get(step)
+            if found is None or found.entry.type != SYMLINK:
+                return step
+        real = _follow(self._nodes, path)
+        return path if real is None else real
 
     def forget(self) -> None:
         """Forget all: a link came or went."""
-        self._known.clear()
+        self._known = {"": ""}
 
 
 def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> None:
@@ -168,16 +181,22 @@ def _remove(nodes: dict[str, Located], removed: set[str], emptied: set[str]) -> 
             below.add(path)
     if not below:
         return
-    gone = []
-    for path in nodes:
-        cut = path.rfind("/")
-        while cut > 0:
-            if path[:cut] in below:
-                gone.append(path)
-                break
-            cut = path.rfind("/", 0, cut)
     # The root itself can be opaque: its marker's path is "".
     if "" in below:
-        gone = list(nodes)
-    for path in gone:
+        nodes.clear()
+        return
+    # Of every directory, whether it or one above it loses what is below; most files share theirs.
+    loses: dict[str, bool] = {"": False}
+
+    def judge(directory: str) -> bool:
+        above = directory
+        while (known := loses.get(above)) is None:
+            if above in below:
+                known = True
+                break
+            above = above.rpartition("/")[0]
+        loses[directory] = known
+        return known
+
+    for path in [path for path in nodes if judge(path.rpartition("/")[0])]:
         del nodes[path]

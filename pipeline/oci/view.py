@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from pipeline.errors import UsageError
 from pipeline.oci.blob import Blob
@@ -148,6 +148,12 @@ class RootfsView:
                 raise KeyError(path)
             result[path] = (self._root / path).read_bytes()
         return result
+
+    def open_file(self, path: str) -> BinaryIO:
+        """Open a regular file of the tree for reading. Raises KeyError for anything else."""
+        if not self.tree.nodes[path].entry.has_content:
+            raise KeyError(path)
+        return (self._root / path).open("rb")
 
 
 def _on_disk(path: str, file: Path, status: os.stat_result) -> Entry:

@@ -3,7 +3,9 @@
 import re
 from pathlib import Path
 
+import pipeline.accepted
 import pipeline.audit.rules
+import pipeline.drift
 from pipeline.audit.catalogue import SEVERITIES
 
 DOCS = Path(__file__).parents[2] / "docs" / "findings.md"
@@ -21,7 +23,9 @@ def test_every_rule_is_documented_and_every_documented_rule_is_one() -> None:
 
 
 def test_rules_and_catalogue_name_the_same_ids() -> None:
-    sources = Path(pipeline.audit.rules.__file__).parent.glob("*.py")
+    rooms = [Path(room.__file__ or "").parent for room in (pipeline.audit.rules, pipeline.drift)]
+    sources = [source for room in rooms for source in room.glob("*.py")]
+    sources.append(Path(pipeline.accepted.__file__))
     text = "".join(source.read_text(encoding="utf-8") for source in sources)
     used = set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', text))
     assert set(SEVERITIES) <= used

@@ -24,7 +24,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.audit.requirements import meets, parse_requirement
-from pipeline.chain import load_chain
 from pipeline.debs.archive import Deb
 from pipeline.debs.unpack import Unpacker
 from pipeline.documents import Malformed, parse_json, parse_toml
@@ -39,6 +38,7 @@ from pipeline.oci.layer import LayerWriter
 from pipeline.oci.tarstream import TarFault, read_tar
 from pipeline.patching.loading import load_patches
 from pipeline.pins import load_lock
+from pipeline.stage_files import load_chain
 from pipeline.wheels.install import install_wheel
 from pipeline.wheels.target import Target
 from tests.hostile import seeds

@@ -15,7 +15,6 @@ import zstandard
 
 from pipeline.audit.requirements import parse_requirement
 from pipeline.audit.run import audit
-from pipeline.chain import load_chain
 from pipeline.debs.archive import Deb
 from pipeline.debs.unpack import Unpacker
 from pipeline.documents import Malformed, parse_toml
@@ -26,6 +25,7 @@ from pipeline.oci.content import index_blob
 from pipeline.oci.layer import LayerWriter
 from pipeline.patching.loading import load_patches
 from pipeline.pins import load_lock
+from pipeline.stage_files import load_chain
 from pipeline.wheels.install import install_wheel
 from pipeline.wheels.target import Target
 from tests.audit.images import SITE, distribution, expect, image

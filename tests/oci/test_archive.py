@@ -174,3 +174,79 @@ def test_what_skopeo_saves(tmp_path: Path) -> None:
     saved, own = open_archive(path, "case:1"), open_layout(root, "v1")
     assert saved.tree.nodes == own.tree.nodes
     assert [one.diff_id for one in saved.layers] == [one.diff_id for one in own.layers]
+
+
+def in_a_tar(layout: Path, path: Path) -> Path:
+    """Pack a layout's directory."""
+    found = sorted(one for one in layout.rglob("*") if one.is_file())
+    return write(path, [file(str(one.relative_to(layout)), one.read_bytes()) for one in found])
+
+
+@pytest.mark.parametrize("pack", sorted(PACK))
+def test_an_oci_layout_in_a_tar_is_read_as_one(tmp_path: Path, pack: str) -> None:
+    layout = Layout(tmp_path / "layout")
+    diff_ids = ["sha256:" + hashlib.sha256(layer).hexdigest() for layer in LAYERS]
+    image = layout.image([PACK[pack](layer) for layer in LAYERS], diff_ids=diff_ids)
+    other = layout.image([LAYERS[1]])
+    layout.finish(tagged(image, "one"), tagged(other, "two"))
+    path = in_a_tar(layout.root, tmp_path / "a.tar")
+    for _ in range(2):  # the second time from the index cache
+        view = open_archive(path, "one", index_cache=tmp_path / "indexes")
+        assert view.read_many(["etc/c", "x"]) == {"etc/c": b"three", "x": b"same"}
+        assert view.manifest_digest == image["digest"]
+    with pytest.raises(UsageError, match="several images, name one"):
+        open_archive(path)
+    with pytest.raises(UsageError, match="no such image"):
+        open_archive(path, "three")
+
+
+def test_an_oci_layout_in_a_tar_is_held_against_its_digests(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "layout")
+    image = layout.image(LAYERS)
+    layout.finish(image)
+    manifest = layout.blobs / image["digest"].removeprefix("sha256:")
+    good = manifest.read_bytes()
+    manifest.write_bytes(good + b" ")
+    with pytest.raises(Refusal, match="not what its name says"):
+        open_archive(in_a_tar(layout.root, tmp_path / "a.tar"))
+    manifest.write_bytes(good)
+    layer = layout.blobs / hashlib.sha256(LAYERS[0]).hexdigest()
+    layer.write_bytes(LAYERS[1])
+    with pytest.raises(Refusal, match="not what its name says"):
+        open_archive(in_a_tar(layout.root, tmp_path / "b.tar"))
+    layer.unlink()
+    with pytest.raises(Refusal, match="has no blob"):
+        open_archive(in_a_tar(layout.root, tmp_path / "c.tar"))
+
+
+def test_a_compressed_layer_under_its_digest_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = [gzip.compress(layer) for layer in LAYERS]
+    path = write(tmp_path / "a.tar", docker_25(CONFIG, packed))
+    first = open_archive(path, index_cache=tmp_path / "indexes")
+
+    def never(*args: object) -> None:
+        raise AssertionError("a layer was read again")
+
+    monkeypatch.setattr("pipeline.oci.reading.index_blob", never)
+    monkeypatch.setattr("pipeline.oci.archive.index_blob", never)
+    del first
+    assert open_archive(path, index_cache=tmp_path / "indexes").tree.nodes.keys() >= {"etc/b"}
+
+
+@pytest.mark.skipif(shutil.which("skopeo") is None, reason="skopeo is not installed")
+@pytest.mark.parametrize("transport", ["docker-archive", "oci-archive"])
+def test_what_skopeo_writes(tmp_path: Path, transport: str) -> None:
+    layout = Layout(tmp_path / "layout")
+    layers = list(dict.fromkeys(LAYERS))
+    layout.finish(tagged(layout.image(layers), "t"))
+    path = tmp_path / "saved.tar"
+    name = f"{transport}:{path}:" + ("host.invalid/case:1" if transport[0] == "d" else "case")
+    command = ["skopeo", "--insecure-policy", "--override-arch", "arm64", "copy", "-q"]
+    done = subprocess.run(
+        [*command, f"oci:{layout.root}:t", name], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    view = open_archive(path)
+    assert view.read_many(["etc/c", "x"]) == {"etc/c": b"three", "x": b"same"}

@@ -31,26 +31,32 @@ def text(tmp_path: Path, *, verbose: bool = False) -> list[str]:
 
 
 def test_text_is_a_line_a_finding_and_what_to_do(tmp_path: Path) -> None:
-    assert text(tmp_path) == [
-        "error   file-missing  a: 0.py is in its RECORD and not in the image  (layer 0, step 0)",
-        "error   file-missing  a: 1.py is in its RECORD and not in the image  (layer 0, step 0)",
-        "error   file-missing  a: 2.py is in its RECORD and not in the image  (layer 0, step 0)",
-        "        … and 6 more of a (-v)",
-        "        → install the distribution anew after whatever removed the file",
-        "error   pin-upgraded  b: b 2 is newer than the locked b 1.0  (layer 0, step 0)",
-        "        → install the locked wheel last, without its dependencies",
-        "error   requirement-unsatisfied  b: wants c>=2, 1 is there (new)  (layer 1, step 1)",
-        "        → move the pin, or enter the override with its reason in the lock's ledger",
+    error = f"{'error':<7}{{:<25}}"
+    more = " " * 32
+    lines = text(tmp_path)
+    assert lines[:3] == [
+        error.format("file-missing")
+        + f"a: {number}.py is in its RECORD and not in the image  (layer 0, step 0)"
+        for number in range(3)
+    ]
+    assert lines[3:] == [
+        more + "… and 6 more of a (-v)",
+        more + "→ install the distribution anew after whatever removed the file",
+        error.format("pin-upgraded") + "b: b 2 is newer than the locked b 1.0  (layer 0, step 0)",
+        more + "→ install the locked wheel last, without its dependencies",
+        error.format("requirement-unsatisfied")
+        + "b: wants c>=2, 1 is there (new)  (layer 1, step 1)",
+        more + "→ move the pin, or enter the override with its reason in the lock's ledger",
         "image: 4 distributions against the lock",
         "requirements that are not met: 1 new, 0 inherited, 0 intended",
-        "11 errors, 0 warnings, 1 notes; 1 tolerated, shown with -v",
+        "11 errors, 0 warnings, 0 notes; 1 tolerated, shown with -v",
     ]
 
 
 def test_verbose_text_hides_nothing(tmp_path: Path) -> None:
     lines = text(tmp_path, verbose=True)
     assert sum("file-missing" in line for line in lines) == 9
-    assert f"        {SITE}/a/8.py" in lines
+    assert f"{SITE}/a/8.py" in [line.strip() for line in lines]
     assert any("[tolerated: seen and agreed]" in line for line in lines)
 
 

@@ -1,7 +1,7 @@
 """The rules of an audit, one subject a module.
 
 A new rule is a function from a context to findings, its place in `RULES`, its severities in
-`audit/catalogue.py` and its section in docs/findings.md.
+`audit/catalogue.py`, its sentence in `report/rules.py` and its section in docs/findings.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from pipeline.audit.rules.binaries import binaries
 from pipeline.audit.rules.bytecode import bytecode
 from pipeline.audit.rules.families import families
 from pipeline.audit.rules.imports import imports
+from pipeline.audit.rules.installers import installers
 from pipeline.audit.rules.jit import jit
+from pipeline.audit.rules.libraries import libraries
 from pipeline.audit.rules.metadata import broken, duplicates, sites
 from pipeline.audit.rules.origin import origins
 from pipeline.audit.rules.patches import patches
@@ -36,4 +38,6 @@ RULES: tuple[Rule, ...] = (
     families,
     binaries,
     origins,
+    libraries,
+    installers,
 )

@@ -9,34 +9,20 @@ from packaging.version import InvalidVersion, Version
 from pipeline.audit.context import Context
 from pipeline.audit.findings import Finding
 from pipeline.inventory.distributions import Distribution
-
-FAMILIES: tuple[tuple[str, tuple[str, ...]], ...] = (
-    # A mix does not compile: the pass manager fails to add `cute-to-nvvm`.
-    (
-        "nvidia-cutlass-dsl",
-        (
-            "nvidia-cutlass-dsl",
-            "nvidia-cutlass-dsl-libs-base",
-            "nvidia-cutlass-dsl-libs-core",
-            "nvidia-cutlass-dsl-libs-cu12",
-            "nvidia-cutlass-dsl-libs-cu13",
-        ),
-    ),
-    # FlashInfer refuses to start, or loads the kernels of another version.
-    ("flashinfer", ("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache")),
-)
-"""Families that their own metadata does not hold together: an extra is not installed with it."""
+from pipeline.inventory.families import FAMILIES
 
 
 def families(context: Context) -> Iterator[Finding]:
     """All members that are installed have one version; the local part is the build's and free."""
-    for family, members in FAMILIES:
-        found = [one for name in members if (one := context.inventory.the_one(name))]
+    for family in FAMILIES:
+        if not family.one_version:
+            continue
+        found = [one for name in family.members if (one := context.inventory.the_one(name))]
         versions: dict[str, list[Distribution]] = {}
         for one in found:
             versions.setdefault(_public(one.version), []).append(one)
         if len(versions) > 1:
-            yield _mixed(context, family, versions)
+            yield _mixed(context, family.name, versions)
 
 
 def _mixed(context: Context, family: str, versions: dict[str, list[Distribution]]) -> Finding:

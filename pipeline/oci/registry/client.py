@@ -140,12 +140,7 @@ class Repository:
     def put_manifest(self, data: bytes, media_type: str) -> str:
         """Store a manifest under its digest, read it back, and return the digest."""
         digest = sha256(data)
-        answer = self.send(
-            "PUT", f"manifests/{digest}", headers={"Content-Type": media_type}, body=data
-        )
-        if answer.status_code != 201:
-            raise self.fail(answer, f"manifest {digest}")
-        answer.close()
+        self._put(digest, data, media_type)
         again = self.manifest(self.reference.at(digest=digest))
         if again is None or again[0] != data:
             raise OutsideTrouble(
@@ -153,6 +148,18 @@ class Repository:
                 hint="try again; nothing points to it",
             )
         return digest
+
+    def put_tag(self, tag: str, data: bytes, media_type: str) -> None:
+        """Let a tag name a manifest. Whoever writes one reads it before and after."""
+        self._put(tag, data, media_type)
+
+    def _put(self, name: str, data: bytes, media_type: str) -> None:
+        answer = self.send(
+            "PUT", f"manifests/{name}", headers={"Content-Type": media_type}, body=data
+        )
+        if answer.status_code != 201:
+            raise self.fail(answer, f"manifest {name}")
+        answer.close()
 
     def blob_size(self, digest: str) -> int | None:
         """Return the size of a blob; None if the repository does not have it."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.chain import load_chain
 from pipeline.cli.fetch import needed_wheels
 from pipeline.pins import load_lock
+from pipeline.stage_files import load_chain
 from pipeline.transfer.workspace import sweep
 from tests.faults.points import Command, killed, one_clear_error, small_disk
 from tests.line import Line, make_line

@@ -260,3 +260,22 @@ def test_a_name_twice_is_the_last_of_them_in_one_pass_too(tmp_path: Path) -> Non
     blob.write_bytes(blob.read_bytes()[:-40])
     with pytest.raises(Refusal, match="not a readable layer"):
         read_files(blob, index, ["a", "c"])
+
+
+def test_files_of_any_frame_may_be_asked_for_first(tmp_path: Path) -> None:
+    items = [file(name, name * 3000) for name in "abc"]
+    plain = tar(items)
+    blob = blob_of(tmp_path, frames_of(plain, 1024))
+    index = index_blob(blob)
+    for name in "abc":
+        assert read_files(blob, index, [name]) == {name: (name * 3000).encode()}
+    # Also the second frame, where no file begins.
+    moved = replace(index, entries=(index.entries[0]._replace(offset=1024, size=10),))
+    wanted = hashlib.sha256(plain[1024:1034]).hexdigest()
+    moved = replace(index, entries=(moved.entries[0]._replace(sha256=wanted),))
+    assert read_files(blob, moved, ["a"]) == {"a": plain[1024:1034]}
+
+
+def test_a_plain_layer_has_no_frames(tmp_path: Path) -> None:
+    index = index_blob(blob_of(tmp_path, tar([file("a", "x")])))
+    assert (index.frame_size, index.frames) == (0, ())

@@ -90,6 +90,7 @@ def test_no_surrogates() -> None:
         (0, "l" * 101, 3),
         (8**11 - 1, "", 1),  # eleven octal digits
         (8**11, "", 3),
+        (8**11 - 1, "l" * 101, 3),
         (8**11, "l" * 101, 3),  # two records of one extended header
     ],
 )
@@ -100,7 +101,13 @@ def test_the_largest_that_fits(size: int, link: str, blocks: int) -> None:
     if not link or not size:
         assert (read(data).size, read(data).linkname) == (size, link)
     else:
-        assert b" linkpath=" in data and b" size=" in data
+        assert b" linkpath=" in data and (b" size=" in data) is (size == 8**11)
+
+
+def test_a_link_that_fits_beside_a_name_that_does_not() -> None:
+    data = tar_header("n" * 101, tarfile.SYMTYPE, mode=0o777, mtime=0, link="l" * 100)
+    assert b" path=" in data and b" linkpath=" not in data
+    assert (read(data).linkname, read(data).size) == ("l" * 100, 0)
 
 
 def test_what_a_pax_header_holds_to_the_byte() -> None:
@@ -123,6 +130,7 @@ def test_a_name_is_cut_at_its_first_slash_that_leaves_enough() -> None:
     name = "ab/" + "c" * 50 + "/" + "d" * 49
     data = tar_header(name, tarfile.REGTYPE, mode=0o644, mtime=0)
     assert data[345:500].rstrip(b"\0") == b"ab"
+    assert len(tar_header("p" * 150 + "/d", tarfile.REGTYPE, mode=0o644, mtime=0)) == BLOCK
     # A prefix of one letter is one; an empty one, of a name that begins with a slash, is none.
     assert len(tar_header("a/" + "d" * 100, tarfile.REGTYPE, mode=0o644, mtime=0)) == BLOCK
     assert len(tar_header("/" + "d" * 100, tarfile.REGTYPE, mode=0o644, mtime=0)) == 3 * BLOCK

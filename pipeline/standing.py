@@ -55,5 +55,6 @@ def standing_subject(subject: Subject, line: str, base: str) -> Subject:
     """Return a subject that can be opened: for a stage, its image in `dist/`."""
     if subject.transport != "stage":
         return subject
-    _, image = planned_image(Project(Path.cwd(), line), base, subject.tag)
-    return Subject("oci", DIST, image.tag)
+    project = Project(Path.cwd(), line)
+    _, image = planned_image(project, base, subject.tag)
+    return Subject("oci", DIST, image.tag, project.lock.base(base).image)

@@ -126,7 +126,8 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in VERBS.items():
-        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sentence = text[0].upper() + text[1:] + ("" if text.endswith("?") else ".")
+        sub = verbs.add_parser(name, help=text, description=sentence)
         if name == verb:  # only the verb that is called pays for its imports
             importlib.import_module(f"pipeline.cli.{name}").add_arguments(sub)
     return parser

@@ -29,6 +29,7 @@ _NAME = "org.opencontainers.image.version"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain verify registry.example.org/me/chain@sha256:…"
     parser.add_argument("reference", metavar="REF", help="HOST/NAME[:TAG][@sha256:HEX]")
     parser.add_argument("--stage", metavar="STAGE", help="default: the one that it says it is")
     parser.add_argument(

@@ -14,7 +14,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -24,9 +24,10 @@ from typing import Any
 
 from pipeline import errors
 from pipeline.engines.keys import step_key
-from pipeline.engines.schedule import Listener, Schedule
+from pipeline.engines.schedule import Bring, Listener, Schedule, nothing
 from pipeline.errors import ChainError, OutsideTrouble, is_system_trouble, system_trouble
 from pipeline.graph import Plan, Step
+from pipeline.oci.blob import NotHere
 from pipeline.space import check_space
 from pipeline.steps.program import RESULT, Inputs, StepOutput, run_program
 from pipeline.transfer.workspace import sweep, workspace
@@ -58,11 +59,19 @@ class _Failure:
 
 
 @dataclass(frozen=True)
+class _Wanted:
+    """A step must read files that are not here yet: digests, "sha256:<hex>"."""
+
+    digests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class _Job:
     program: str
     params: Mapping[str, Any]
     files: Mapping[str, str]
     steps: tuple[tuple[str, bytes], ...]
+    kept: str
     out: str
     temporary: str
 
@@ -102,16 +111,19 @@ class LocalEngine:
         self._jobs = jobs
 
     def run(
-        self, plan: Plan, file: Callable[[str], Path], listener: Listener
+        self, plan: Plan, file: Callable[[str], Path], listener: Listener, bring: Bring = nothing
     ) -> Mapping[str, StepOutput]:
         """Run the plan; outputs by step id.
+
+        A step that finds that it must read a file that is not here is run again once `bring` has
+        brought it.
 
         Raises the error of the first step in the plan's order that failed, whatever the order in
         time. What stands before it in the plan is finished first, as its images are good.
         """
         run = _Run(Schedule(plan), {name: number for number, name in enumerate(plan.steps)})
         with contextlib.ExitStack() as stack:
-            self._run(run, listener, file, stack)
+            self._run(run, listener, file, bring, stack)
         if run.error:
             raise run.error
         return run.schedule.outputs
@@ -121,11 +133,12 @@ class LocalEngine:
         run: _Run,
         listener: Listener,
         file: Callable[[str], Path],
+        bring: Bring,
         stack: contextlib.ExitStack,
     ) -> None:
         pool: ProcessPoolExecutor | None = None
         space = Path()
-        running: dict[Future[bytes | _Failure], tuple[Step, Path]] = {}
+        running: dict[Future[_Outcome], tuple[Step, Path]] = {}
         try:
             while True:
                 self._take_cached(run, listener)
@@ -144,6 +157,10 @@ class LocalEngine:
                 for future in done:
                     step, place = running.pop(future)
                     outcome = future.result()
+                    if isinstance(outcome, _Wanted):
+                        _bring(bring, outcome.digests, file)
+                        run.queue.insert(0, (step, place))
+                        continue
                     if isinstance(outcome, _Failure):
                         run.fail(step, outcome.raised())
                         continue
@@ -222,6 +239,7 @@ class LocalEngine:
             params=step.params,
             files={item.sha256: str(file(item.sha256)) for item in step.files},
             steps=tuple((str(output.directory), output.data) for output in inputs),
+            kept=str(self._cache / "indexes"),
             out=str(place),
             temporary=tempfile.mkdtemp(prefix="step-", dir=space),
         )
@@ -269,7 +287,20 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _work(job: _Job) -> bytes | _Failure:
+_Outcome = bytes | _Failure | _Wanted
+
+
+def _bring(bring: Bring, digests: Sequence[str], file: Callable[[str], Path]) -> None:
+    bring(digests)
+    for digest in digests:
+        if not file(digest.removeprefix("sha256:")).is_file():  # or its step would run for ever
+            raise OutsideTrouble(
+                f"{digest} is not in the cache",
+                hint="another program may be removing files from it; run it again",
+            )
+
+
+def _work(job: _Job) -> _Outcome:
     """Run one step in a worker process, and move its output to its place."""
     temporary = Path(job.temporary)
     try:
@@ -277,6 +308,7 @@ def _work(job: _Job) -> bytes | _Failure:
             params=job.params,
             file=lambda sha256: Path(job.files[sha256]),
             steps=[StepOutput(Path(directory), data) for directory, data in job.steps],
+            kept=Path(job.kept),
         )
         output = run_program(job.program, inputs, temporary)
         (temporary / _SEAL).write_text(output.digest, encoding="ascii")
@@ -292,6 +324,8 @@ def _work(job: _Job) -> bytes | _Failure:
                 raise
             _check_same(Path(job.out), output)
         return output.data
+    except NotHere as error:
+        return _Wanted(error.digests)
     except ChainError as error:
         return _Failure(type(error).__name__, error.message, error.hint, tuple(error.details))
     except (OSError, MemoryError, RuntimeError, ImportError) as error:

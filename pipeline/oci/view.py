@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from pipeline.errors import UsageError
-from pipeline.oci.blob import Blob
-from pipeline.oci.content import read_files
+from pipeline.oci.blob import Absent, Blob, NotHere
+from pipeline.oci.files import read_files
 from pipeline.oci.index import DIRECTORY, FILE, START, SYMLINK, Entry, LayerIndex, binary_start
+from pipeline.oci.texts import Texts
 from pipeline.oci.tree import Located, Tree
 
 
@@ -48,7 +49,8 @@ class LayersView:
     """An image given by the blobs and indexes of its layers, lowest first.
 
     `merged` is their merged tree, where the caller has it already. `config_digest` and
-    `manifest_digest` are "sha256:<hex>", "" where they are not known.
+    `manifest_digest` are "sha256:<hex>", "" where they are not known. `texts` is what has been kept
+    of layers.
     """
 
     name: str
@@ -58,6 +60,7 @@ class LayersView:
     merged: Tree | None = None
     config_digest: str = ""
     manifest_digest: str = ""
+    texts: Texts | None = None
 
     @cached_property
     def tree(self) -> Tree:
@@ -65,7 +68,10 @@ class LayersView:
         return self.merged or Tree.merge(index.entries for _, index in self.blobs)
 
     def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
-        """Return contents by path, each read from the layer that the merged tree names."""
+        """Return contents by path, each read from the layer that the merged tree names.
+
+        Raises NotHere, with every layer that is needed and absent, before others are read.
+        """
         by_layer: dict[int, dict[str, list[str]]] = {}
         for path in paths:
             found = self.tree.nodes[path]
@@ -74,11 +80,25 @@ class LayersView:
             layer, inner = self._origin(path, found)
             by_layer.setdefault(layer, {}).setdefault(inner, []).append(path)
         result: dict[str, bytes] = {}
-        for layer, names in by_layer.items():
+        missing: list[str] = []
+        for layer in sorted(by_layer, key=lambda layer: not self._is_absent(layer)):
+            if missing and not self._is_absent(layer):
+                break
             blob, index = self.blobs[layer]
-            for inner, data in read_files(blob, index, list(names)).items():
+            names = by_layer[layer]
+            try:
+                contents = read_files(blob, index, list(names), self.texts)
+            except NotHere as error:
+                missing += error.digests
+                continue
+            for inner, data in contents.items():
                 result.update(dict.fromkeys(names[inner], data))
+        if missing:
+            raise NotHere(*missing)
         return result
+
+    def _is_absent(self, layer: int) -> bool:
+        return isinstance(self.blobs[layer][0], Absent)
 
     @cached_property
     def _files(self) -> Sequence[Mapping[str, Entry]]:

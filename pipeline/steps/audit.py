@@ -39,9 +39,9 @@ def run(inputs: Inputs, out: Path) -> Result:
     reader = ImportReader(_imports(parents))
     after = _written(stages, params["expectation"]["sites"][0])
     # First the parent's tree: the image's own is that and a layer more.
-    below = view_of("", layers[: len(before["layers"])], inputs.file) if before else None
+    below = view_of("", layers[: len(before["layers"])], inputs) if before else None
     report = audit(
-        view_of(params["image"], layers, inputs.file),
+        view_of(params["image"], layers, inputs),
         expectation_from(params["expectation"], after),
         read_scope=scope_bytes,
         parent=Baseline.from_json(before) if before else None,

@@ -18,7 +18,7 @@ from pipeline.steps.program import Inputs, Result
 def run(inputs: Inputs, out: Path) -> Result:
     """Write the layer. Raises Refusal when the wheels bring no CUDA toolkit."""
     params = inputs.params
-    view = view_of("base", inputs.steps, inputs.file)
+    view = view_of("base", inputs.steps, inputs)
     site = params["site_packages"].strip("/")
     index = write_system_layer(view, site, out / BLOB, epoch=params["epoch"], level=params["level"])
     hashes = {p: node.entry.sha256 for p, node in view.tree.nodes.items() if node.entry.sha256}

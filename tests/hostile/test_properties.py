@@ -32,7 +32,8 @@ from pipeline.inventory.imports import dotted_imports, import_line
 from pipeline.inventory.metadata import Unreadable, parse_direct_url, parse_metadata, parse_record
 from pipeline.oci import tarstream
 from pipeline.oci.archive import open_archive
-from pipeline.oci.content import index_blob, read_files
+from pipeline.oci.content import index_blob
+from pipeline.oci.files import read_files
 from pipeline.oci.frames import find_frames
 from pipeline.oci.layer import LayerWriter
 from pipeline.oci.tarstream import TarFault, read_tar

@@ -14,7 +14,8 @@ import pytest
 import zstandard
 
 from pipeline.errors import Refusal
-from pipeline.oci.content import _covers, index_blob, media_type_of, read_files
+from pipeline.oci.content import _covers, index_blob, media_type_of
+from pipeline.oci.files import read_files
 from pipeline.oci.frames import Frames
 from pipeline.oci.index import Entry
 from pipeline.oci.layer import FRAME_SIZE, LayerWriter

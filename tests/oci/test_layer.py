@@ -14,7 +14,8 @@ import pytest
 import zstandard
 
 from pipeline.errors import Refusal, UsageError
-from pipeline.oci.content import index_blob, read_files
+from pipeline.oci.content import index_blob
+from pipeline.oci.files import read_files
 from pipeline.oci.index import Entry, LayerIndex
 from pipeline.oci.layer import FRAME_SIZE, LayerWriter, check_zstd
 

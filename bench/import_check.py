@@ -39,7 +39,6 @@ _STAGES = "usr/share/sm121-chain/stages"
 _HANDLER = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 _ALWAYS = ("torch", "flashinfer", "vllm")
 _DEVICES = ("null", "random", "urandom", "zero")
-_TIMEOUT = 3600
 
 # Runs in the image. One module after the other, so that one that fails hides no other.
 _PROBE = """
@@ -167,11 +166,14 @@ def _imports(root: Path, config: Mapping[str, Any], names: Sequence[str]) -> lis
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", inside, "sh"]
     command.append(str(root))
     command += [*config["Env"], "HOME=/tmp", "python3", "/probe.py", json.dumps(list(names))]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT, check=False)
-    lines = [line.removeprefix("probe ") for line in done.stdout.splitlines() if "probe " in line]
-    said = [json.loads(line) for line in lines]
+    said: list[dict[str, Any]] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            if line.startswith("probe "):
+                said.append(json.loads(line.removeprefix("probe ")))
+                print(line.rstrip(), file=sys.stderr, flush=True)  # it takes minutes each
+    ended = f"the interpreter ended with status {process.returncode}"
     missing = names[len(said) :]
-    ended = f"the interpreter ended with status {done.returncode}"
     return said + [{"module": name, "error": ended, "seconds": 0.0} for name in missing]
 
 

@@ -258,6 +258,10 @@ def test_a_name_twice_is_the_last_of_them_in_one_pass_too(tmp_path: Path) -> Non
     blob = blob_of(tmp_path, gzip.compress(tar(items), mtime=0))
     index = index_blob(blob)
     assert read_files(blob, index, ["a", "b", "c"]) == {"a": b"new", "b": b"b", "c": b"c"}
+    assert read_files(blob, index, ["c"]) == {"c": b"c"}
+    longer = blob_of(tmp_path, gzip.compress(tar([file("a", "older"), *items[1:]]), mtime=0))
+    assert read_files(longer, index_blob(longer), ["a", "b"]) == {"a": b"new", "b": b"b"}
+    blob = blob_of(tmp_path, gzip.compress(tar(items), mtime=0))
     blob.write_bytes(blob.read_bytes()[:-40])
     with pytest.raises(Refusal, match="not a readable layer"):
         read_files(blob, index, ["a", "c"])

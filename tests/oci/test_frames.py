@@ -138,8 +138,8 @@ def test_a_frame_is_decompressed_whole_up_to_a_limit(tmp_path: Path, size: int) 
     "data",
     [
         b"no zstd",
-        b"\x53abc" + bytes(20),  # the first byte of a frame that is skipped
-        b"\x43\x2a\x4d\x18" + bytes(20),  # and the others
+        b"\x53abc" + bytes(4),  # the first byte of a frame that is skipped
+        b"\x43\x2a\x4d\x18" + bytes(4),  # and the others
         FOUR + b"\n",
         FOUR + b"\x00" * 40,
         MAGIC + b"\x20",

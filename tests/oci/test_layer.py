@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import shutil
 import subprocess
 import tarfile
@@ -280,9 +281,19 @@ def test_the_start_of_a_file_is_kept_however_it_comes(
 
     for number, given in enumerate((data, Slow(data))):
         blob = tmp_path / f"blob{number}"
-        write(blob, lambda writer, given=given: writer.add_file("a", given, len(data)) and None)
-    one, other = (index_blob(tmp_path / f"blob{number}").entries[0] for number in (0, 1))
-    assert one == other and one.start
+        index = write(
+            blob, lambda writer, given=given: writer.add_file("a", given, len(data)) and None
+        )
+        assert index.entries == index_blob(blob).entries and index.entries[0].start
+
+
+def test_an_index_of_another_format(tmp_path: Path) -> None:
+    index = write(tmp_path / "blob", sample)
+    data = index.to_bytes()
+    assert LayerIndex.from_bytes(data) == index
+    number = json.loads(data)["format"]
+    with pytest.raises(ValueError, match="layer index has format"):
+        LayerIndex.from_bytes(data.replace(b'"format":%d' % number, b'"format":%d' % (number + 1)))
 
 
 def test_another_libzstd_than_the_lock_wants(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,12 +93,28 @@ _NEXT = {
 }
 
 
+# What a library that is loaded, or a thread that is started, says for want of memory.
+_SCARCE = ("start new thread", "failed to map segment", "cannot allocate memory")
+
+
+def is_system_trouble(error: BaseException) -> bool:
+    """Is an error the machine's doing, and not a fault of this program?"""
+    if isinstance(error, RuntimeError | ImportError):
+        return any(text in str(error) for text in _SCARCE)
+    return isinstance(error, OSError | MemoryError)
+
+
 def system_trouble(
-    error: OSError | MemoryError | RuntimeError, doing: str = "", *, hint: str | None = None
+    error: OSError | MemoryError | RuntimeError | ImportError,
+    doing: str = "",
+    *,
+    hint: str | None = None,
 ) -> OutsideTrouble:
     """What the operating system refused, as an error for people; `doing` says during what."""
     number = error.errno if isinstance(error, OSError) else errno.ENOMEM
     text = (error.strerror if isinstance(error, OSError) else "") or str(error) or "out of memory"
+    if isinstance(error, ImportError):
+        text = f"out of memory: {text}"
     place = error.filename if isinstance(error, OSError) else None
     where = str(place) if place is not None and str(place) not in doing else ""
     parts = (doing, where, text)

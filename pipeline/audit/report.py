@@ -34,7 +34,8 @@ class Unsatisfied:
 
 @dataclass(frozen=True, order=True)
 class BrokenImport:
-    """A module that a dependant imports whenever it is imported, and that is not in the image.
+    """A module that a dependant imports whenever it is imported, and that is not in the image; or
+    `module.name`, where the module is there and the name that is imported from it is not.
 
     `path` and `line` are the first place, of `files` in all; line 0 means that the source does not
     parse here. `missing` is the part of the module's name that no file provides, `provider` the

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from pipeline.errors import ChainError, OutsideTrouble, system_trouble
+from pipeline.errors import ChainError, OutsideTrouble, is_system_trouble, system_trouble
 
 VERBS = {
     "build": "build the chain: base and stages as an OCI layout of arm64 images",
@@ -71,8 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return OutsideTrouble.exit_status
-    except (OSError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        if not is_system_trouble(error):
             raise
         trouble = system_trouble(error)
         _complain(trouble)

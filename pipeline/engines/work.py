@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import ChainError, OutsideTrouble, system_trouble
+from pipeline.errors import ChainError, OutsideTrouble, is_system_trouble, system_trouble
 from pipeline.failures import Failure
 from pipeline.oci.blob import NotHere
 from pipeline.steps.program import PROGRAMS, RESULT, Inputs, StepOutput, run_program
@@ -90,8 +90,8 @@ def work(job: Job) -> Outcome:
         return Wanted(error.digests)
     except ChainError as error:
         return Failure.of(error)
-    except (OSError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        if not is_system_trouble(error):
             raise
         return Failure.of(system_trouble(error, job.program))
     finally:

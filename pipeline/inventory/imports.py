@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from pipeline.oci.view import ImageView
 
 # "from a.b import c", "import a.b as c, d.e": absolute names only, for relative ones stay inside.
+# Of "from a import b" the package counts too, for the sake of b; the standard library's do not.
 _LINE = re.compile(rb"^(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([^\n;#]+))", re.M)
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _MAX_SOURCE = 16 * 1024 * 1024  # bytes; no module that people wrote is larger
@@ -22,7 +24,7 @@ UNKNOWN_LINE = 0
 
 
 def dotted_imports(source: bytes) -> tuple[str, ...]:
-    """Return the dotted modules that lines of a source file import, sorted.
+    """Return the modules that lines of a source file import from, or by a dotted name, sorted.
 
     `import torch` is left out: whether a top-level package is there is another question.
     """
@@ -30,7 +32,7 @@ def dotted_imports(source: bytes) -> tuple[str, ...]:
     for one, several in _LINE.findall(source):
         for name in [one] if one else several.split(b","):
             text = name.split(b" as ")[0].strip().decode("ascii", "replace")
-            if _NAME.fullmatch(text):
+            if _NAME.fullmatch(text) or (one and text not in sys.stdlib_module_names):
                 found.add(text)
     return tuple(sorted(found))
 

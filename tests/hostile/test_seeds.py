@@ -118,7 +118,14 @@ def test_debs(tmp_path: Path, fault: str) -> None:
         with LayerWriter(tmp_path / "layer", epoch=0, level=1) as writer:
             Unpacker(writer, lambda path: False).add("demo", Deb(path))
 
-    refused(unpack)
+    said = {
+        "format of tomorrow": "b'9.0",
+        "format without a version": "not 2.0",
+        "takes more than it says": "far above what it says",
+        "takes more than anything": "more than 268435456 bytes",
+        "goes on after its end": "goes on and on after its end",
+    }
+    refused(unpack, said.get(fault, ""))
     nothing_else(tmp_path, "only/input")
 
 

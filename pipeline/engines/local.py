@@ -144,7 +144,7 @@ class LocalEngine:
                 else:
                     run.done(step, output, cached=True)
         run.queue = [item for item in run.queue if not run.error or run.precedes(item[0])]
-        run.queue.sort(key=lambda item: -run.schedule.urgency(item[0]))
+        run.queue.sort(key=lambda item: run.schedule.rank(item[0]))
 
     def _workers(self, run: _Run) -> Workers:
         left = run.schedule.unfinished()

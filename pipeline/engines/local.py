@@ -46,6 +46,13 @@ class _Run(Course):
         self.schedule.outputs[step.id] = output
         self.news.append((step, output, cached))
 
+    def next_for(self, workers: Workers) -> tuple[Step, Path] | None:
+        """Take the most urgent step that a free process should do."""
+        for number, (step, _) in enumerate(self.queue):
+            if workers.takes(step):
+                return self.queue.pop(number)
+        return None
+
     def tell(self, listener: Listener) -> None:
         """Tell what is done, in the order in which it was."""
         while self.news:
@@ -96,8 +103,8 @@ class LocalEngine:
                 space = stack.enter_context(workspace(self._cache))
                 workers = self._workers(run)
                 stack.callback(workers.end)
-            while run.queue and workers is not None and workers.free:
-                step, place = run.queue.pop(0)
+            while workers is not None and (item := run.next_for(workers)):
+                step, place = item
                 listener.started(step)
                 job = self._job(step, run.schedule.inputs(step), file)
                 temporary = tempfile.mkdtemp(prefix="step-", dir=space)
@@ -145,7 +152,7 @@ class LocalEngine:
                 else:
                     run.done(step, output, cached=True)
         run.queue = [item for item in run.queue if not run.error or run.precedes(item[0])]
-        run.queue.sort(key=lambda item: -run.schedule.urgency(item[0]))
+        run.queue.sort(key=lambda item: run.schedule.rank(item[0]))
 
     def _workers(self, run: _Run) -> Workers:
         left = run.schedule.unfinished()

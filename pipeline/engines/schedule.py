@@ -45,22 +45,30 @@ _LEAST = 8_000_000  # bytes, in terms of `Step.weight`: what even a step without
 
 
 class Schedule:
-    """Which steps may run now. First comes what most waits for: no long way is left for the end."""
+    """Which steps may run now, and in which order."""
 
     def __init__(self, plan: Plan):
         self._plan = plan
         self._waiting = dict(plan.steps)
         self.outputs: dict[str, StepOutput] = {}
-        self._urgency: dict[str, int] = {}
+        self._order = {name: number for number, name in enumerate(plan.steps)}
+        self._way: dict[str, int] = {}
         behind: dict[str, int] = {}
         for step in reversed(list(plan.steps.values())):
-            self._urgency[step.id] = step.weight + _LEAST + behind.get(step.id, 0)
+            self._way[step.id] = step.weight + _LEAST + behind.get(step.id, 0)
             for name in step.after:
-                behind[name] = max(behind.get(name, 0), self._urgency[step.id])
+                behind[name] = max(behind.get(name, 0), self._way[step.id])
 
-    def urgency(self, step: Step) -> int:
-        """Return the weight of the heaviest way from this step to the end, itself included."""
-        return self._urgency[step.id]
+    def rank(self, step: Step) -> tuple[int, int]:
+        """Return a key that sorts steps into the order in which they should start.
+
+        What costs next to nothing comes first, in the plan's order: who did the step before it
+        still has what it reads, and what it refuses is told early. Of the others comes first the
+        one with the heaviest way to the end: no long way is left for last.
+        """
+        if not step.weight:
+            return 0, self._order[step.id]
+        return 1, -self._way[step.id]
 
     def ready(self) -> list[Step]:
         """Take the steps whose inputs are all there. Each step is returned once."""
@@ -71,11 +79,11 @@ class Schedule:
         ]
         for step in steps:
             del self._waiting[step.id]
-        return sorted(steps, key=lambda step: -self.urgency(step))
+        return sorted(steps, key=self.rank)
 
     def waiting(self) -> list[Step]:
-        """Return the steps that wait for others, the most urgent first."""
-        return sorted(self._waiting.values(), key=lambda step: -self.urgency(step))
+        """Return the steps that wait for others, in the plan's order."""
+        return list(self._waiting.values())
 
     def unfinished(self) -> list[Step]:
         """Return the steps without an output, in the plan's order."""

@@ -73,6 +73,17 @@ class Workers:
         """How many processes have nothing to do."""
         return sum(1 for worker in self._workers if worker.step is None)
 
+    def takes(self, step: Step) -> bool:
+        """Whether a process is free that should do this step.
+
+        One without weight costs little but for what it reads: it waits for a process that has read
+        it, and does not take the time of another one.
+        """
+        idle = [worker for worker in self._workers if worker.step is None]
+        if step.weight or not self.knows(step.program):
+            return bool(idle)
+        return any(step.program in worker.programs for worker in idle)
+
     def knows(self, program: str) -> bool:
         """Whether some process has run, or prepared, a step of a program."""
         return any(program in worker.programs for worker in self._workers)

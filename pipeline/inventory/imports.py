@@ -16,8 +16,13 @@ from dataclasses import dataclass, field
 from pipeline.oci.view import ImageView
 
 # "from a.b import c", "import a.b as c, d.e": absolute names only, for relative ones stay inside.
+<<<<<<< HEAD
 # Of "from a import b" the package counts too, for the sake of b; the standard library's do not.
 _LINE = re.compile(rb"^(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([^\n;#]+))", re.M)
+=======
+# After a line end, not at `^`: that is tried at every byte, a line end is searched for.
+_LINE = re.compile(rb"\n(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([^\n;#]+))")
+>>>>>>> refs/heads/perf
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _MAX_SOURCE = 16 * 1024 * 1024  # bytes; no module that people wrote is larger
 UNKNOWN_LINE = 0
@@ -29,7 +34,7 @@ def dotted_imports(source: bytes) -> tuple[str, ...]:
     `import torch` is left out: whether a top-level package is there is another question.
     """
     found = set()
-    for one, several in _LINE.findall(source):
+    for one, several in _LINE.findall(b"\n" + source):
         for name in [one] if one else several.split(b","):
             text = name.split(b" as ")[0].strip().decode("ascii", "replace")
             if _NAME.fullmatch(text) or (one and text not in sys.stdlib_module_names):

@@ -81,6 +81,9 @@ class _Threads:
     def free(self) -> int:
         return self._count - len(self._running)
 
+    def takes(self, step: Step) -> bool:
+        return self.free > 0
+
     def knows(self, program: str) -> bool:
         return True
 

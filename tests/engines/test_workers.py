@@ -64,6 +64,28 @@ def test_a_step_goes_where_its_input_was_made(workers: Workers, tmp_path: Path) 
         workers.wait()
 
 
+def test_a_light_step_waits_for_the_process_that_knows_its_program(
+    workers: Workers, tmp_path: Path
+) -> None:
+    light, heavy = Step("b", "debian-layer", {}), Step("c", "debian-layer", {}, weight=1)
+    first = Step("a", "debian-layer", {})
+    assert workers.takes(first)
+    workers.give(first, failing(tmp_path, "a"))
+    assert workers.free == 1 and not workers.takes(light) and workers.takes(heavy)
+    workers.wait()
+    assert workers.takes(light)
+
+
+def test_a_step_that_is_only_prepared_is_never_done(workers: Workers, tmp_path: Path) -> None:
+    audit, step = Step("a", "audit", {}), Step("b", "debian-layer", {})
+    assert not workers.knows("audit")
+    # It has no inputs and no parameters at all: what is wrong, the step itself would say.
+    workers.give(audit, Job("audit", {}, {}, ()))
+    workers.give(step, failing(tmp_path, "b"))
+    done = [one for _ in range(2) for one, _ in (workers.wait() if workers.free < 2 else [])]
+    assert [one.id for one in done] == ["b"] and workers.knows("audit")
+
+
 def test_an_error_of_the_program_is_told_with_its_traceback(
     workers: Workers, tmp_path: Path
 ) -> None:

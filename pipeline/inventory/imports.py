@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,13 +15,18 @@ from dataclasses import dataclass, field
 from pipeline.oci.view import ImageView
 
 # "from a.b import c", "import a.b as c, d.e": absolute names only, for relative ones stay inside.
-<<<<<<< HEAD
-# Of "from a import b" the package counts too, for the sake of b; the standard library's do not.
-_LINE = re.compile(rb"^(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([^\n;#]+))", re.M)
-=======
+# Of "from a import b" the package counts too, for the sake of b; not of what is imported most, which
+# no distribution brings (a list of this Python's modules would be another on the next Python).
+_COMMON = frozenset(
+    (
+        "__future__ abc ast asyncio base64 collections concurrent contextlib copy dataclasses "
+        "datetime enum functools importlib inspect io itertools json logging math multiprocessing "
+        "operator os pathlib random re shutil string subprocess sys tempfile threading time types "
+        "typing unittest urllib uuid warnings weakref"
+    ).split()
+)
 # After a line end, not at `^`: that is tried at every byte, a line end is searched for.
 _LINE = re.compile(rb"\n(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([^\n;#]+))")
->>>>>>> refs/heads/perf
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _MAX_SOURCE = 16 * 1024 * 1024  # bytes; no module that people wrote is larger
 UNKNOWN_LINE = 0
@@ -37,7 +41,7 @@ def dotted_imports(source: bytes) -> tuple[str, ...]:
     for one, several in _LINE.findall(b"\n" + source):
         for name in [one] if one else several.split(b","):
             text = name.split(b" as ")[0].strip().decode("ascii", "replace")
-            if _NAME.fullmatch(text) or (one and text not in sys.stdlib_module_names):
+            if _NAME.fullmatch(text) or (one and text not in _COMMON):
                 found.add(text)
     return tuple(sorted(found))
 

@@ -18,12 +18,48 @@ from pipeline.oci.view import ImageView
 # Of "from a import b" the package counts too, for the sake of b; not of what is imported most, which
 # no distribution brings (a list of this Python's modules would be another on the next Python).
 _COMMON = frozenset(
-    (
-        "__future__ abc ast asyncio base64 collections concurrent contextlib copy dataclasses "
-        "datetime enum functools importlib inspect io itertools json logging math multiprocessing "
-        "operator os pathlib random re shutil string subprocess sys tempfile threading time types "
-        "typing unittest urllib uuid warnings weakref"
-    ).split()
+    {
+        "__future__",
+        "abc",
+        "ast",
+        "asyncio",
+        "base64",
+        "collections",
+        "concurrent",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "enum",
+        "functools",
+        "importlib",
+        "inspect",
+        "io",
+        "itertools",
+        "json",
+        "logging",
+        "math",
+        "multiprocessing",
+        "operator",
+        "os",
+        "pathlib",
+        "random",
+        "re",
+        "shutil",
+        "string",
+        "subprocess",
+        "sys",
+        "tempfile",
+        "threading",
+        "time",
+        "types",
+        "typing",
+        "unittest",
+        "urllib",
+        "uuid",
+        "warnings",
+        "weakref",
+    }
 )
 # After a line end, not at `^`: that is tried at every byte, a line end is searched for.
 _LINE = re.compile(rb"\n(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([^\n;#]+))")

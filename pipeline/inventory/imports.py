@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pipeline.oci.view import ImageView
 
 # "from a.b import c", "import a.b as c, d.e": absolute names only, for relative ones stay inside.
-# Of "from a import b" the package counts too, for the sake of b; not of what is imported most, which
-# no distribution brings (a list of this Python's modules would be another on the next Python).
+# Of "from a import b" the package counts too, for the sake of b; not of what is imported most,
+# which no distribution brings (this Python's own list would be another on the next Python).
 _COMMON = frozenset(
     {
         "__future__",

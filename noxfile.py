@@ -159,7 +159,7 @@ def release(session: nox.Session) -> None:
     verb(session, "release")
 
 
-@nox.session
+@nox.session(venv_backend="none")
 def doctor(session: nox.Session) -> None:
     """Tell what this machine can do: engines, and why not the others."""
     verb(session, "doctor")

@@ -50,7 +50,9 @@ def _measure(project: Project, house: Wheelhouse, scratch: Path) -> dict[str, An
     shutil.copyfile(ROOT / "pins.toml", work / "pins.toml")
     cache = scratch / "cache"
     shutil.copytree(house.cache / "files", cache / "files", copy_function=os.link)
-    env = {"SM121_CHAIN_CACHE": str(cache), "PYTHONPATH": str(ROOT)}
+    # With bytecode, as wherever a program is used twice; the shell of a bench may forbid it.
+    bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(scratch / "bytecode")}
+    env = {"SM121_CHAIN_CACHE": str(cache), "PYTHONPATH": str(ROOT), **bytecode}
 
     def command(*args: str) -> Measured:
         return run([sys.executable, "-m", "pipeline", *args], cwd=work, env=env)

@@ -96,8 +96,12 @@ class Imports:
             tops.pop(top, None)
         if not tops:
             return
-        imports = self._imports(dependant)
-        users = {module: paths for top in tops for module, paths in imports.get(top, {}).items()}
+        users: dict[str, list[str]] = {}
+        for path, modules in self.reader.read(self.view, self._sources(dependant)):
+            if not tops.keys().isdisjoint(self._imported_tops(modules)):
+                for module in modules:
+                    if module.partition(".")[0] in tops:
+                        users.setdefault(module, []).append(path)
         for module, paths in sorted(users.items()):
             part = self._modules.missing(module)
             provider = tops[module.partition(".")[0]]
@@ -113,18 +117,13 @@ class Imports:
             if sure:
                 yield module, sure[0], lines[sure[0]] or 0, len(sure), part, provider
 
-    def _imports(self, name: str) -> Mapping[str, Mapping[str, list[str]]]:
-        """Return module -> paths of the sources that import it, by top-level package."""
-        facts = self.memo.of(self.ownership.claims_of(name))
-        sources = self._sources(name)
-        if facts.imports is None or facts.imports[0] != sources:
-            found: dict[str, dict[str, list[str]]] = {}
-            for path, modules in self.reader.read(self.view, sources):
-                for module in modules:
-                    same = found.setdefault(module.partition(".")[0], {})
-                    same.setdefault(module, []).append(path)
-            facts.imports = (sources, found)
-        return facts.imports[1]
+    def _imported_tops(self, modules: tuple[str, ...]) -> frozenset[str]:
+        """Return the top-level packages of what a source imports; most sources are seen again."""
+        tops = self.memo.tops.get(modules)
+        if tops is None:
+            tops = frozenset(module.partition(".")[0] for module in modules)
+            self.memo.tops[modules] = tops
+        return tops
 
     def _was_there(self, module: str) -> bool:
         return self._modules_below is not None and self._modules_below.missing(module) is None

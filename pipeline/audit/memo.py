@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pipeline.audit.requirements import Wanted
@@ -16,14 +16,12 @@ class ClaimFacts:
 
     `wrong` are those whose file is missing or not what its row says; None before that was judged.
     `modules` are (claim, path in the search path) of source files and extensions, by that search
-    path; `imports` are module -> paths of the sources that import it, by its top-level package, and
-    before that the sources that were asked.
+    path.
     """
 
     claims: tuple[Claim, ...]
     wrong: tuple[Claim, ...] | None = None
     modules: dict[tuple[str, ...], list[tuple[Claim, str]]] = field(default_factory=dict)
-    imports: tuple[list[str], Mapping[str, Mapping[str, list[str]]]] | None = None
 
 
 @dataclass
@@ -32,7 +30,7 @@ class AuditMemo:
 
     `markers` are answers by the marker environment, and in it by requirement and extra; None is one
     that has no answer. `wanted` are requirements that hold there, by all those of a distribution
-    and the extras that are asked of it.
+    and the extras that are asked of it. `tops` are the top-level packages of dotted modules.
     """
 
     metadata: Memo = field(default_factory=Memo)
@@ -43,6 +41,7 @@ class AuditMemo:
     wanted: dict[
         tuple[tuple[str, str], ...], dict[tuple[tuple[str, ...], frozenset[str]], Wanted]
     ] = field(default_factory=dict)
+    tops: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
     _facts: dict[int, ClaimFacts] = field(default_factory=dict)
 
     def of(self, claims: tuple[Claim, ...]) -> ClaimFacts:

@@ -7,7 +7,6 @@ where the link leads, as runtimes that unpack layers do.
 
 from __future__ import annotations
 
-import re
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,9 +16,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from pipeline.oci.index import DIRECTORY, FILE, HARDLINK, OPAQUE, SYMLINK, WHITEOUT, Entry
-
-_MAX_LINKS = 40  # as Linux: more is a loop
-_UNUSUAL = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)")  # an empty part, "." or ".."
+from pipeline.oci.links import Parents, follow
 
 
 class Located(NamedTuple):
@@ -58,8 +55,10 @@ class Tree:
         nodes = dict(below.nodes) if below is not None else {}
         number = below.layers if below is not None else 0
         changed: set[str] = set()
+        ordered = below.__dict__.get("_sorted") if below is not None else None
         for entries in layers:
-            changed |= _apply(nodes, entries, number)
+            changed |= _apply(nodes, entries, number, ordered)
+            ordered = None
             number += 1
         tree = cls(nodes, number)
         if below is not None:
@@ -109,24 +108,15 @@ class Tree:
 
     def real_path(self, path: str) -> str | None:
         """Return the path that `path` leads to with links followed; None for a loop of links."""
-        if _UNUSUAL.search(path):
-            return _follow(self.nodes, path)
-        here = self._parents.real(path)
-        found = self.nodes.get(here)
-        if found is None or found.entry.type != SYMLINK:
-            return here if self._parents.leads_somewhere(path) else None
-        return _follow(self.nodes, path)
+        return self._parents.target(path)
 
     @cached_property
-    def _parents(self) -> _Parents:
-        return _Parents(self.nodes)
+    def _parents(self) -> Parents:
+        return Parents(self.nodes)
 
     def under(self, directory: str) -> list[Located]:
         """Return everything below a directory, sorted by path."""
-        prefix = directory.rstrip("/") + "/"
-        first = bisect_left(self._sorted, prefix)
-        last = bisect_left(self._sorted, directory.rstrip("/") + "0", lo=first)  # "0" follows "/"
-        return [self.nodes[path] for path in self._sorted[first:last]]
+        return [self.nodes[path] for path in _below(self._sorted, directory.rstrip("/"))]
 
     @cached_property
     def _sorted(self) -> list[str]:
@@ -139,86 +129,22 @@ class Tree:
         return len(self.nodes)
 
 
-def _follow(nodes: Mapping[str, Located], path: str) -> str | None:
-    """Resolve every link of `path`, the last part too, as a chroot would."""
-    pending = [part for part in reversed(path.split("/")) if part not in ("", ".")]
-    done: list[str] = []
-    hops = 0
-    while pending:
-        part = pending.pop()
-        if part == "..":
-            if done:
-                done.pop()
-            continue
-        found = nodes.get("/".join([*done, part]))
-        if found is None or found.entry.type != SYMLINK:
-            done.append(part)
-            continue
-        hops += 1
-        if hops > _MAX_LINKS:
-            return None
-        target = found.entry.link
-        if target.startswith("/"):
-            done.clear()
-        pending.extend(p for p in reversed(target.split("/")) if p not in ("", "."))
-    return "/".join(done)
+def _below(ordered: Sequence[str], directory: str) -> Sequence[str]:
+    first = bisect_left(ordered, directory + "/")
+    return ordered[first : bisect_left(ordered, directory + "0", lo=first)]  # "0" follows "/"
 
 
-class _Parents:
-    """Where the parents of paths lead in a tree as it stands; remembers the answers."""
+def _apply(
+    nodes: dict[str, Located],
+    entries: Sequence[Entry],
+    number: int,
+    ordered: Sequence[str] | None,
+) -> set[str]:
+    """Put a layer on top of `nodes`; returns every path that came, went or was replaced.
 
-    def __init__(self, nodes: Mapping[str, Located]):
-        self._nodes = nodes
-        self._known: dict[str, str] = {}
-        self._loops: set[str] = set()
-
-    def real(self, path: str) -> str:
-        """Return `path` with the links of its parent followed, but not of its last part.
-
-        A parent that is a loop of links leads nowhere and is left as it is.
-        """
-        cut = path.rfind("/")
-        if cut <= 0:
-            return path
-        parent = path[:cut]
-        real = self._known.get(parent)
-        if real is None:
-            real = self._find(parent)
-        return path if real == parent else _join(real, path[cut + 1 :])
-
-    def leads_somewhere(self, path: str) -> bool:
-        """Whether no parent of a path that `real` was asked of is a loop of links."""
-        return not self._loops or _follow(self._nodes, path) is not None
-
-    def _find(self, directory: str) -> str:
-        pending = []
-        while directory and directory not in self._known:
-            pending.append(directory)
-            directory = directory.rpartition("/")[0]
-        real = self._known[directory] if directory else ""
-        for one in reversed(pending):
-            real = _join(real, one.rpartition("/")[2])
-            found = self._nodes.get(real)
-            if found is not None and found.entry.type == SYMLINK:
-                followed = _follow(self._nodes, one)
-                if followed is None:
-                    self._loops.add(one)
-                real = one if followed is None else followed
-            self._known[one] = real
-        return real
-
-    def forget(self) -> None:
-        """Forget all: a link came or went."""
-        self._known.clear()
-
-
-def _join(directory: str, name: str) -> str:
-    return f"{directory}/{name}" if directory else name
-
-
-def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> set[str]:
-    """Put a layer on top of `nodes`; returns every path that came, went or was replaced."""
-    parents = _Parents(nodes)
+    `ordered` are the paths of `nodes`, sorted, where somebody has them.
+    """
+    parents = Parents(nodes)
     paths = [entry.path for entry in entries]
     if _adds_only(nodes, parents, entries, paths):
         nodes.update(zip(paths, map(_locate, zip(entries, repeat(number))), strict=True))
@@ -232,7 +158,7 @@ def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> 
         if kind == WHITEOUT:
             removed.add(parents.real(entry.path))
         elif kind == OPAQUE:
-            real = _follow(nodes, entry.path)
+            real = follow(nodes, entry.path)
             emptied.add(entry.path if real is None else real)
         else:
             # Something else in place of a directory hides all that was below it.
@@ -242,7 +168,7 @@ def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> 
                 emptied.add(path)
     changed: set[str] = set()
     if removed or emptied:
-        changed |= _remove(nodes, removed, emptied)
+        changed |= _remove(nodes, removed, emptied, ordered)
         parents.forget()
     for entry in entries:
         kind = entry.type
@@ -266,7 +192,7 @@ def _apply(nodes: dict[str, Located], entries: Sequence[Entry], number: int) -> 
 
 def _adds_only(
     nodes: Mapping[str, Located],
-    parents: _Parents,
+    parents: Parents,
     entries: Sequence[Entry],
     paths: Sequence[str],
 ) -> bool:
@@ -285,7 +211,12 @@ def _adds_only(
     return True
 
 
-def _remove(nodes: dict[str, Located], removed: set[str], emptied: set[str]) -> set[str]:
+def _remove(
+    nodes: dict[str, Located],
+    removed: set[str],
+    emptied: set[str],
+    ordered: Sequence[str] | None,
+) -> set[str]:
     gone = set()
     below = set(emptied)
     for path in removed:
@@ -294,9 +225,14 @@ def _remove(nodes: dict[str, Located], removed: set[str], emptied: set[str]) -> 
         if found is None or found.entry.type == DIRECTORY:
             below.add(path)
     # The root itself can be opaque: its marker's path is "".
-    inside = list(nodes) if "" in below else _inside(nodes, below) if below else []
+    if "" in below:
+        inside = list(nodes)
+    elif ordered is not None:
+        inside = [path for one in below for path in _below(ordered, one)]
+    else:
+        inside = _inside(nodes, below) if below else []
     for path in inside:
-        del nodes[path]
+        nodes.pop(path, None)  # with `ordered`, one directory can be below another
     return gone.union(inside)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import zipfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,10 @@ from pipeline.inventory import jit
 from pipeline.inventory.distributions import Inventory, Memo, read_inventory
 from pipeline.inventory.owners import Owners, RowMemo
 from pipeline.oci.index import DIRECTORY
-from pipeline.oci.tree import Located
 from pipeline.oci.view import LayersView
 from pipeline.patching.record import rewrite_record
-from pipeline.steps.order import NewFile, Order
-from pipeline.wheels.conflicts import Owned, resolve_conflicts
+from pipeline.steps.order import NewFile, Order, own_modes
+from pipeline.wheels.conflicts import Owned, in_the_way, resolve_conflicts
 from pipeline.wheels.destination import Plan
 from pipeline.wheels.known import Known
 from pipeline.wheels.layer import WheelFile, plan_wheel
@@ -116,7 +115,9 @@ class Draft:
             return {}
         owned = {
             path: Owned(owner.name, there.entry.sha256)
-            for path in self._in_the_way({path for p in self._plans.values() for path in p.files})
+            for path in in_the_way(
+                self._view.tree, {p for plan in self._plans.values() for p in plan.files}
+            )
             if (there := self._view.tree.get(path)) is not None and there.entry.has_content
             for owner, _ in self._owners.of(path)
             if owner.name not in self._leaving
@@ -124,20 +125,6 @@ class Draft:
         return resolve_conflicts(
             list(self._plans.values()), self.target, owned=owned, known=self._known
         )
-
-    def _in_the_way(self, paths: Collection[str]) -> set[str]:
-        """Return the paths of the parent that files at `paths` can collide with."""
-        tree = self._view.tree
-        found = set(paths)
-        for path in paths:
-            there = tree.get(path)
-            if there is None or there.entry.type == DIRECTORY:
-                found.update(node.entry.path for node in tree.under(path))
-            above = posixpath.dirname(path)
-            while above and above not in found:
-                found.add(above)
-                above = posixpath.dirname(above)
-        return found
 
     @property
     def is_empty(self) -> bool:
@@ -322,15 +309,8 @@ class Draft:
             wheels=[self._installed[name][0] for name in sorted(self._installed)],
             leave_out=self._leave_out,
             overrides=self._overrides,
-            directories={
-                path: node.entry.mode
-                for path, node in self._view.tree.select(_has_own_mode).items()
-            },
+            directories=own_modes(self._view.tree),
         )
         used = {file.sha256 for file in order.files}
         used.update(sha for files in self._overrides.values() for sha in files.values())
         return order, {sha256: self._contents[sha256] for sha256 in sorted(used)}
-
-
-def _has_own_mode(node: Located) -> bool:
-    return node.entry.type == DIRECTORY and node.entry.mode != 0o755

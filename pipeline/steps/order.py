@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pipeline.oci.image import canonical
+from pipeline.oci.index import DIRECTORY
+from pipeline.oci.tree import Located, Tree
 
 FILE = "order.json"
 CONTENTS = "contents"
@@ -61,3 +63,12 @@ class Order:
 def content(directory: Path, sha256: str) -> bytes:
     """Return a content of the order in `directory`."""
     return (directory / CONTENTS / sha256).read_bytes()
+
+
+def own_modes(tree: Tree) -> dict[str, int]:
+    """Return the directories of a tree with another mode than 0755, which a layer must repeat."""
+    return {path: node.entry.mode for path, node in tree.select(_has_own_mode).items()}
+
+
+def _has_own_mode(node: Located) -> bool:
+    return node.entry.type == DIRECTORY and node.entry.mode != 0o755

@@ -7,12 +7,14 @@ of the wheels: equal bytes are shared, other bytes need an owner in the lock.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from pipeline.errors import Refusal
+from pipeline.oci.index import DIRECTORY
+from pipeline.oci.tree import Tree
 from pipeline.wheels.destination import Plan
 from pipeline.wheels.known import FILE_CONFLICT, Known, image_path
 from pipeline.wheels.target import Target
@@ -126,3 +128,17 @@ def _refusal(problems: Mapping[str, set[str]]) -> Refusal:
         hint="add a known entry with rule file-conflict, the path and its owner",
         details=lines,
     )
+
+
+def in_the_way(tree: Tree, paths: Collection[str]) -> set[str]:
+    """Return the paths of a parent image that new files at `paths` can collide with."""
+    found = set(paths)
+    for path in paths:
+        there = tree.get(path)
+        if there is None or there.entry.type == DIRECTORY:
+            found.update(node.entry.path for node in tree.under(path))
+        above = path.rpartition("/")[0]
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
+    return found

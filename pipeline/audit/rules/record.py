@@ -113,8 +113,8 @@ def unowned(context: Context) -> Iterator[Finding]:
     sites = tuple(f"{site}/" for site in inventory.sites if site not in unclear)
     infos = tuple(f"{one.path}/" for one in inventory.distributions)
     is_owned = context.ownership.is_owned
-    for path in sorted(context.ownership.unowned):
-        if not path.startswith(sites) or not nodes[path].entry.has_content:
+    for path in sorted(path for path in context.ownership.unowned if path.startswith(sites)):
+        if not nodes[path].entry.has_content:
             continue
         if path.startswith(infos) or (CACHE in path and is_owned(source_of(path))):
             continue

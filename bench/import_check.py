@@ -6,7 +6,9 @@
 Root, 13 GB of disk and minutes are wanted; on anything but arm64 also qemu-user-static with its
 binfmt handler (`update-binfmts --enable qemu-aarch64`). Layers are unpacked here with tarfile and
 the whiteout rules of the image specification, not with what assembled them. The image's own
-environment is set, and nothing else; /proc is mounted, /sys is not (torch crashes on a host's).
+environment is set, and nothing else; /proc is mounted, /sys is not (torch crashes on a host's), and
+the image's stub stands for the driver's library. A module that fails is tried again at the end:
+some are imported in a circle, which only another one can begin.
 
 stdout is one JSON document: seconds, and for each module its version or the last line of its
 traceback. Exit status 1 when a module does not import.
@@ -38,19 +40,27 @@ _NEEDED = 13_000_000_000
 _STAGES = "usr/share/sm121-chain/stages"
 _HANDLER = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
 _ALWAYS = ("torch", "flashinfer", "vllm")
+_STUB = "/usr/local/cuda/lib64/stubs/libcuda.so"
 _DEVICES = ("null", "random", "urandom", "zero")
 
 # Runs in the image. One module after the other, so that one that fails hides no other.
 _PROBE = """
 import importlib, json, os, sys, time
 names = json.loads(sys.argv[1])
-for name in names:
+# What is imported in a circle can be imported once something else has begun the circle.
+good = set()
+for turn, name in enumerate([*names, *names]):
+    if name in good:
+        continue
     began = time.monotonic()
     try:
         module = importlib.import_module(name)
         said = {"version": str(getattr(module, "__version__", "")), "file": module.__file__}
+        good.add(name)
     except BaseException as error:
         said = {"error": f"{type(error).__name__}: {error}".strip().splitlines()[-1]}
+    if "error" in said and turn < len(names):
+        said["again"] = True
     said |= {"module": name, "seconds": round(time.monotonic() - began, 1)}
     print("probe " + json.dumps(said), flush=True)
 os._exit(0)
@@ -158,6 +168,10 @@ def patched_modules(root: Path) -> list[str]:
 def _imports(root: Path, config: Mapping[str, Any], names: Sequence[str]) -> list[dict[str, Any]]:
     """Import in the tree; mounts are made in a namespace of their own and end with it."""
     (root / "probe.py").write_text(_PROBE, encoding="utf-8")
+    stub = root / "stub" / "libcuda.so.1"  # the driver's library, of which the image has a stub
+    stub.parent.mkdir(exist_ok=True)
+    stub.unlink(missing_ok=True)
+    stub.symlink_to(_STUB)
     inside = 'root=$1; shift; mount -t proc proc "$root/proc"'
     for device in _DEVICES:
         (root / "dev" / device).touch()
@@ -165,15 +179,25 @@ def _imports(root: Path, config: Mapping[str, Any], names: Sequence[str]) -> lis
     inside += ' && exec chroot "$root" env -i "$@"'
     command = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", inside, "sh"]
     command.append(str(root))
-    command += [*config["Env"], "HOME=/tmp", "python3", "/probe.py", json.dumps(list(names))]
+    command += [
+        *config["Env"],
+        "HOME=/tmp",
+        f"LD_LIBRARY_PATH=/{stub.parent.name}",
+        "python3",
+        "/probe.py",
+        json.dumps(list(names)),
+    ]
     said: list[dict[str, Any]] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout or ():
             if line.startswith("probe "):
-                said.append(json.loads(line.removeprefix("probe ")))
+                one = json.loads(line.removeprefix("probe "))
+                if not one.pop("again", False):
+                    said.append(one)
                 print(line.rstrip(), file=sys.stderr, flush=True)  # it takes minutes each
     ended = f"the interpreter ended with status {process.returncode}"
-    missing = names[len(said) :]
+    there = {one["module"] for one in said}
+    missing = [name for name in names if name not in there]
     return said + [{"module": name, "error": ended, "seconds": 0.0} for name in missing]
 
 

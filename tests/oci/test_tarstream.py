@@ -229,6 +229,19 @@ def test_numbers_below_zero() -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (b"\0" * 12, 0),
+        (b"  7\0" + b"1" * 8, 7),
+        (b"\x80" + bytes(9) + b"\x01\x02", 258),
+        (b"\x80\x01" + bytes(10), 256**10),
+    ],
+)
+def test_numbers(field: bytes, value: int) -> None:
+    assert only(raw(name=b"n", mtime=field)).mtime == value
+
+
+@pytest.mark.parametrize(
     ("name", "kind", "read"),
     [
         (b"d/", b"\0", b"5"),  # a directory of the oldest tars

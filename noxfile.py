@@ -141,6 +141,30 @@ def verify(session: nox.Session) -> None:
     verb(session, "verify")
 
 
+@nox.session(venv_backend="none")
+def smoke(session: nox.Session) -> None:
+    """Run the GPU probes in an image, on one or several hosts."""
+    verb(session, "smoke")
+
+
+@nox.session(venv_backend="none")
+def tag(session: nox.Session) -> None:
+    """Write the tags of an image that a smoke report proves."""
+    verb(session, "tag")
+
+
+@nox.session(venv_backend="none")
+def release(session: nox.Session) -> None:
+    """Build, audit, push, smoke, tag and verify a stage."""
+    verb(session, "release")
+
+
+@nox.session(venv_backend="none")
+def doctor(session: nox.Session) -> None:
+    """Tell what this machine can do: engines, and why not the others."""
+    verb(session, "doctor")
+
+
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the test suite."""
@@ -155,6 +179,35 @@ def fuzz(session: nox.Session) -> None:
     session.run(
         "python", "-m", "pytest", "tests/hostile", "--hypothesis-profile=fuzz", *session.posargs
     )
+
+
+@nox.session
+def faults(session: nox.Session) -> None:
+    """Kill builds and fetches at 100 random points each, and fill disks; prints the seeds."""
+    locked(session, "run", "test")
+    env = {"SM121_CHAIN_FAULT_POINTS": "100"}
+    session.run("python", "-m", "pytest", "tests/faults", "-s", *session.posargs, env=env)
+
+
+@nox.session
+def mutation(session: nox.Session) -> None:
+    """Change the program in one place after another; list the changes that no test notices."""
+    locked(session, "run", "test", "mutation")
+    session.run("python", "-m", "bench.mutation", *session.posargs)
+
+
+@nox.session
+def import_check(session: nox.Session) -> None:
+    """Unpack an image and import its patched modules in it, under qemu-user (root; by hand)."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.import_check", *session.posargs)
+
+
+@nox.session
+def compile_check(session: nox.Session) -> None:
+    """Compile FlashInfer's MLA and a CuTeDSL kernel for sm_121a, without a GPU (by hand)."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.compile_check", *session.posargs)
 
 
 @nox.session
@@ -177,6 +230,13 @@ def bench(session: nox.Session) -> None:
     """Measure the chain beside a bare loop over the same bytes: a table, and JSON on stdout."""
     locked(session, "run")
     session.run("python", "-m", "bench.chain", *session.posargs)
+
+
+@nox.session
+def bench_dagger(session: nox.Session) -> None:
+    """Measure the chain on a Dagger engine beside the local one and bare transfers."""
+    locked(session, "run")
+    session.run("python", "-m", "bench.dagger", *session.posargs)
 
 
 @nox.session
@@ -221,10 +281,18 @@ def golden(session: nox.Session) -> None:
 def requirements(session: nox.Session) -> None:
     """Pin this project's own dependencies anew: requirements/*.txt, with hashes, naming no host."""
     session.install("uv")
-    for name, groups in (("run", ()), ("test", ("test",)), ("lint", ("lint",)), ("nox", ("nox",))):
+    for name, groups in (
+        ("run", ()),
+        ("test", ("test",)),
+        ("lint", ("lint",)),
+        ("mutation", ("mutation",)),
+        ("nox", ("nox",)),
+    ):
         extra = [f"--group={group}" for group in groups]
         # The groups are installed beside `run`, so they may not want other versions.
         source = ["--constraint=requirements/run.txt"] if groups else ["pyproject.toml"]
+        if name == "mutation":  # beside the tests' too
+            source.append("--constraint=requirements/test.txt")
         session.run(
             "uv",
             "pip",

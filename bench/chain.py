@@ -74,7 +74,7 @@ def _measure(project: Project, house: Wheelhouse, scratch: Path) -> dict[str, An
     built = command("build", "--offline", "--to", "base")
     stages = command("build", "--offline")
     again = command("build", "--offline")
-    _edit(work)
+    edit_v1(work)
     edited = command("build", "--offline")
     return {
         "cores": cores,
@@ -92,7 +92,7 @@ def _measure(project: Project, house: Wheelhouse, scratch: Path) -> dict[str, An
     }
 
 
-def _edit(work: Path) -> None:
+def edit_v1(work: Path) -> None:
     """Change the text that v1 writes into cuda.py: a comment more."""
     patch = work / "patches" / "nope-mla-sm12x.toml"
     text = patch.read_text(encoding="utf-8")

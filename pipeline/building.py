@@ -9,14 +9,15 @@ from typing import Protocol
 
 from pipeline.audit.findings import ERROR
 from pipeline.chain import BUILT, ROOT
-from pipeline.engines.schedule import Engine, Listener
-from pipeline.errors import Refusal
+from pipeline.engines.schedule import Bring, Engine, Listener, nothing
+from pipeline.errors import NoEngine, Refusal
 from pipeline.graph import Plan, PlannedImage, Step
 from pipeline.lock.model import Base, Lock
 from pipeline.oci.image import Image, Runtime, build_image, rfc3339, runtime_of
 from pipeline.oci.imagefile import ImageFile
 from pipeline.oci.layout import LayoutWriter
-from pipeline.steps.layers import blob_of, layer_of
+from pipeline.oci.reading import keep_index
+from pipeline.steps.layers import INDEX, blob_of, layer_of
 from pipeline.steps.program import StepOutput
 
 _VENDOR = "dev.sm121-chain"
@@ -43,9 +44,11 @@ class Assembly(Listener):
 
     An image is put there once its layers are made, its audit has no error, and so for everything
     that it stands on. `show` is called for each image, in order. `file` maps the hex sha256 of a
-    locked file to its place. `vendor` is the base, where that is an image: it is shown as it came.
-    `dropped` are the tags of earlier builds that this one did not make, which are no longer in the
-    layout.
+    locked file to its place. `vendor` is the base, where that is an image: it is shown as it came,
+    with those of its layers that are here, and `bring` brings others that a step must read.
+    `kept` is a directory of layer indexes: those of its images are put there, so that whoever looks
+    into one of them, here or in a registry, need not read its layers first. `dropped` are the tags
+    of earlier builds that this one did not make, which are no longer in the layout.
     """
 
     plan: Plan
@@ -56,6 +59,8 @@ class Assembly(Listener):
     base: Base
     file: Callable[[str], Path]
     vendor: ImageFile | None = None
+    bring: Bring = nothing
+    kept: Path | None = None
     outputs: dict[str, StepOutput] = field(default_factory=dict)
     built: dict[str, Built] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
@@ -105,7 +110,18 @@ class Assembly(Listener):
                 below=self.vendor.below if self.vendor else None,
             )
         blobs = [blob_of(output, self.file) for output in outputs]
-        self.layout.put(planned.tag, image, zip(layers, blobs, strict=True))
+        if self.kept is not None:
+            for layer, output in zip(layers, outputs, strict=True):
+                index = output.directory / INDEX
+                if index.is_file():  # an engine elsewhere keeps it there
+                    keep_index(layer.digest, index.read_bytes, self.kept)
+        # image-layout.md lets a layout leave blobs to a store outside: here, the base's registry.
+        here = [
+            (layer, blob)
+            for layer, blob in zip(layers, blobs, strict=True)
+            if isinstance(blob, Path)
+        ]
+        self.layout.put(planned.tag, image, here)
         return image
 
     def _runtime(self, planned: PlannedImage) -> Runtime:
@@ -167,11 +183,19 @@ def refuse_errors(step: Step, output: StepOutput) -> None:
 
 
 def build(plan: Plan, engine: Engine, assembly: Assembly) -> Mapping[str, Built]:
-    """Run the plan. The layout ends with the images of this run only, whatever happens in it."""
+    """Run the plan. The layout ends with the images of this run only, whatever happens in it.
+
+    Where no engine takes us in there is no run, and the layout stays as it is.
+    """
+    began = True
     try:
-        engine.run(plan, assembly.file, assembly)
+        engine.run(plan, assembly.file, assembly, assembly.bring)
+    except NoEngine:
+        began = False
+        raise
     finally:
-        assembly.dropped = assembly.layout.keep_only(
-            built.planned.tag for built in assembly.built.values() if built.image
-        )
+        if began:
+            assembly.dropped = assembly.layout.keep_only(
+                built.planned.tag for built in assembly.built.values() if built.image
+            )
     return assembly.built

@@ -71,6 +71,10 @@ class OutsideTrouble(ChainError):
     exit_status = 3
 
 
+class NoEngine(OutsideTrouble):
+    """No engine takes us in: nothing was begun, and nothing that stands is touched."""
+
+
 _ROOM = "make room, then run it again: what is done is kept"
 _LEAVE = "see who may write there, or name another place (--out, SM121_CHAIN_CACHE, TMPDIR)"
 _NEXT = {
@@ -89,14 +93,32 @@ _NEXT = {
 }
 
 
-def system_trouble(error: OSError | MemoryError | RuntimeError, doing: str = "") -> OutsideTrouble:
+# What a library that is loaded, or a thread that is started, says for want of memory.
+_SCARCE = ("start new thread", "failed to map segment", "cannot allocate memory")
+
+
+def is_system_trouble(error: BaseException) -> bool:
+    """Is an error the machine's doing, and not a fault of this program?"""
+    if isinstance(error, RuntimeError | ImportError):
+        return any(text in str(error) for text in _SCARCE)
+    return isinstance(error, OSError | MemoryError)
+
+
+def system_trouble(
+    error: OSError | MemoryError | RuntimeError | ImportError,
+    doing: str = "",
+    *,
+    hint: str | None = None,
+) -> OutsideTrouble:
     """What the operating system refused, as an error for people; `doing` says during what."""
     number = error.errno if isinstance(error, OSError) else errno.ENOMEM
     text = (error.strerror if isinstance(error, OSError) else "") or str(error) or "out of memory"
+    if isinstance(error, ImportError):
+        text = f"out of memory: {text}"
     place = error.filename if isinstance(error, OSError) else None
     where = str(place) if place is not None and str(place) not in doing else ""
     parts = (doing, where, text)
     return OutsideTrouble(
         ": ".join(part for part in parts if part),
-        hint=_NEXT.get(number or 0),
+        hint=hint or _NEXT.get(number or 0),
     )

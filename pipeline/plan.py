@@ -27,6 +27,7 @@ from pipeline.plan_base import (
     wheel_params,
     wheel_steps,
 )
+from pipeline.wheels.known import OF_WHEELS
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ class _Planner:
         self._base: Base = lock.base(base)
         self._bytes = {"epoch": lock.epoch, "level": lock.zstd_level}
         self._target = self._base.target.to_json()
-        self._known = [known_params(known) for known in lock.known]
+        # What only an audit tolerates is no input of a layer: it would make all of them anew.
+        self._known = [known_params(one) for one in lock.known if one.rule in OF_WHEELS]
         self._by_name: dict[str, PlannedImage] = {}
         self._vendor = vendor
         self._blobs: tuple[FileInput, ...] = ()  # of a base image: what steps read its files from

@@ -24,6 +24,9 @@ class StepProgress:
     def finished(self, step: Step, output: StepOutput, *, cached: bool) -> None:
         """A step's output is there."""
 
+    def note(self, text: str) -> None:
+        """Something to know has happened between steps."""
+
 
 class _Lines(StepProgress):
     """A line for each step that ran, for logs and above a bar."""
@@ -52,6 +55,9 @@ class _Lines(StepProgress):
                 f"[{self._done}/{self._total}] {step.id}  {seconds:.1f} s", markup=False
             )
         self._show()
+
+    def note(self, text: str) -> None:
+        self._console.print(text, markup=False)
 
     def close(self) -> None:
         """Say how much was not made again."""

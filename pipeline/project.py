@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from pipeline.chain import Chain, load_chain
+from pipeline.chain import Chain
 from pipeline.lock.model import Lock
 from pipeline.patching.loading import load_patches
 from pipeline.patching.model import Patch
 from pipeline.pins import load_lock, lock_path
+from pipeline.stage_files import load_chain
 
 
 @dataclass(frozen=True)

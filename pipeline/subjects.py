@@ -26,12 +26,14 @@ _HINT = (
 class Subject:
     """A parsed SUBJECT: `transport` is "oci", "docker-archive", "docker", "rootfs" or "stage".
 
-    `tag` is a stage's name, or the reference of an image in a registry.
+    `tag` is a stage's name, or the reference of an image in a registry. `source` is where layers
+    are that a layout leaves out, if that is known.
     """
 
     transport: str
     path: Path
     tag: str = ""
+    source: str = ""
 
 
 def parse_subject(text: str) -> Subject:
@@ -86,7 +88,10 @@ def open_subject(subject: Subject, cache: Path, *, progress: Progress | None = N
         repository = Repository(reference)
         image = find_remote(repository, reference)
         return open_remote(repository, image, store, index_cache=indexes, meter=progress)
-    return open_layout(subject.path, subject.tag, index_cache=indexes)
+    from pipeline.oci.registry.elsewhere import Elsewhere
+
+    elsewhere = Elsewhere(cache, subject.source)
+    return open_layout(subject.path, subject.tag, index_cache=indexes, elsewhere=elsewhere.blob)
 
 
 def describe_subject(subject: Subject) -> tuple[Identity, dict[str, Any]]:

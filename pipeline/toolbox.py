@@ -11,7 +11,7 @@ import io
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from pipeline.engines.schedule import Engine, Listener
 from pipeline.errors import OutsideTrouble
@@ -49,12 +49,6 @@ class _Silent(Listener):
         """Nothing is shown."""
 
 
-class MakeEngine(Protocol):
-    """Gives the engine that the toolbox itself is made on; it can be no Dagger engine."""
-
-    def __call__(self) -> Engine: ...
-
-
 def toolbox_plan(lock: Lock, base: Base) -> Plan:
     """Return the steps of the toolbox: those of a base, but for CUDA's places."""
     steps = wheel_steps(
@@ -85,7 +79,7 @@ def make_toolbox(
     lock: Lock,
     base: Base,
     house: Wheelhouse,
-    engine: MakeEngine,
+    engine: Engine,
     *,
     offline: bool = False,
     debian_mirror: str | None = None,
@@ -93,7 +87,8 @@ def make_toolbox(
 ) -> Path:
     """Return the archive of the toolbox below the cache, made if it is not there.
 
-    Its name says what it is made of, so it is found again. Raises what `fetch_all` and the steps
+    Its name says what it is made of, so it is found again. `engine` is one that needs no toolbox.
+    Raises what `fetch_all` and the steps
     raise.
     """
     plan = toolbox_plan(lock, base)
@@ -107,7 +102,7 @@ def make_toolbox(
         debian_mirror=debian_mirror,
         progress=progress,
     )
-    outputs = engine().run(plan, house.path, _Silent())
+    outputs = engine.run(plan, house.path, _Silent())
     parts = [outputs[step.id] for step in plan.steps.values() if step.program != CONFLICTS]
     image = toolbox_image(lock, base, [layer_of(part) for part in parts])
     place = house.cache / LINE / f"{image.digest.removeprefix('sha256:')}.tar"
@@ -118,6 +113,7 @@ def make_toolbox(
                 layers = [(layer_of(part), part.directory / BLOB) for part in parts]
                 write_oci_archive(image, layers, out)
             place.parent.mkdir(parents=True, exist_ok=True)
+            new.chmod(0o644)  # an engine knows a file by its mode too
             new.replace(place)
     return place
 
@@ -133,9 +129,7 @@ def toolbox_image(lock: Lock, base: Base, layers: Sequence[Layer]) -> Image:
     )
 
 
-def write_oci_archive(
-    image: Image, layers: Sequence[tuple[Layer, Path]], out: BinaryIO
-) -> None:
+def write_oci_archive(image: Image, layers: Sequence[tuple[Layer, Path]], out: BinaryIO) -> None:
     """Write an image as a tar of an OCI layout. The bytes depend on the image alone."""
     index = {
         "schemaVersion": 2,

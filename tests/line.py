@@ -21,6 +21,7 @@ SITE = "usr/local/lib/python3.11/dist-packages"
 CUDA_HEADER = "CUresult cuInit(unsigned int Flags);\n"
 MODEL = "def scale(x):\n    return x * 2\n\n\ndef shift(x):\n    return x + 1\n"
 KERNEL = "#define TILE 32\n"
+DEB = "tiny_1.0_arm64.deb"
 
 _HEAD = """
 lock-version = "1.0"
@@ -251,6 +252,19 @@ def lock_text(wheels: Mapping[str, Path], deb: Path) -> str:
         f' size = {deb.stat().st_size}, sha256 = "{sha256}" }}]\n'
     )
     return _HEAD + debs + "\n" + "\n".join(entries)
+
+
+def add_toolbox(line: Line) -> None:
+    """Write a lock of the line `toolbox` for linux/arm64: the smallest image that can be made.
+
+    No step runs in it, so it fits where the engine is a stand-in.
+    """
+    name = next(name for name in line.wheels if name.startswith("vllm"))
+    text = lock_text({name: line.wheels[name]}, line.cache.parent / "scratch" / DEB)
+    text = text.replace('extras = ["wheels"]', 'extras = ["arm64"]')
+    text = text.replace("bases.wheels", "bases.arm64")
+    text = text.replace('dependency-groups = ["v3"]', "dependency-groups = []")
+    (line.root / "pins.toolbox.toml").write_text(text, encoding="utf-8")
 
 
 def _pin(path: Path) -> str:

@@ -118,6 +118,8 @@ def test_faulty_stage_file(line: Line, body: str, where: str) -> None:
         ('"v5"', '"v' + "9" * 5000 + '"', "name"),
         ('"t"', '"a\\nb"', "title: must be one line"),
         ('"sm121-v5"', '"sm121-base"', "tag: 'sm121-base' is the base's"),
+        ('"sm121-v5"', '"sm121-v1-0123456789ab"', "looks like the tag of one image"),
+        ('"sm121-v5"', '"sm121-v1-unproven"', "looks like the tag of one image"),
     ],
 )
 def test_faulty_head_of_a_stage_file(line: Line, old: str, new: str, where: str) -> None:

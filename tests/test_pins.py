@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import FaultyFile, UsageError
+from pipeline.lock.model import Captured
 from pipeline.pins import Lock, load_lock, lock_path
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +27,12 @@ FAULTS = {
         "tool.sm121-chain.artifacts[0].why: missing",
     ],
     "base-undeclared": ["extras: the base 'day0' is missing"],
+    "captured-faults": [
+        "tool.sm121-chain.bases.day0.captured.path: '../day0.captured' is not in its one spelling",
+        "tool.sm121-chain.bases.day0.captured.size: 0 is below 1",
+        "tool.sm121-chain.bases.day0.captured.sha256: 'abc' is not 64 lower-case hex digits",
+        "tool.sm121-chain.bases.day0.captured.image: unknown key",
+    ],
     "deb-not-listed": ["tool.sm121-chain.bases.wheels.packages[0]: g++ is not among the debs"],
     "double-entry": ["packages[1]: double: comms 2.0 stands after comms 2.0"],
     "five-faults": [
@@ -178,6 +185,7 @@ def test_ledger_bases_and_debs_are_read(sound: Lock) -> None:
         ("day0", "v3", "kernels", "1.1.dev3"),
     ]
     assert sound.base("day0").inventory == (("kernel-cache", "1.0"), ("kernels", "1.0"))
+    assert sound.base("day0").captured == Captured("bases/day0.captured", "9" * 64, 77)
     wheels = sound.base("wheels")
     assert (wheels.platform, wheels.python, wheels.target.glibc) == (
         "linux/arm64",

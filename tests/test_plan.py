@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,17 @@ def test_delta_is_by_file_not_by_version() -> None:
     changed = delta(wheels, PROJECT.lock.select("wheels", ["v3"]))
     assert [wheel.name for wheel in changed.removed] == ["flashinfer-python"]
     assert [wheel.version for wheel in changed.installed] == ["0.6.18.post1"]
+
+
+def test_what_only_an_audit_tolerates_is_no_input_of_a_layer() -> None:
+    lock = PROJECT.lock
+    assert any(one.rule == "library-copies" for one in lock.known)
+    less = replace(lock, known=tuple(one for one in lock.known if one.rule != "library-copies"))
+    with_it, without = (
+        make_plan(one, PROJECT.chain, PROJECT.patches, base="wheels").steps for one in (lock, less)
+    )
+    changed = {step.program for name, step in with_it.items() if step != without[name]}
+    assert changed == {"audit"}
+    none = replace(lock, known=())
+    fewer = make_plan(none, PROJECT.chain, PROJECT.patches, base="wheels").steps
+    assert with_it["base/conflicts"] != fewer["base/conflicts"]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.chain import load_chain
 from pipeline.cli.fetch import needed_wheels
 from pipeline.errors import FaultyFile
 from pipeline.project import Project
+from pipeline.stage_files import load_chain
 from tests.line import SITE, Line, make_line
 from tests.oci.readimage import read_image
 from tests.test_build import build, refused

@@ -1,10 +1,12 @@
 """SUBJECT arguments."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from pipeline.errors import UsageError
+from pipeline.errors import OutsideTrouble, UsageError
 from pipeline.subjects import Subject, open_subject, parse_subject
 from tests.oci.archives import config_of, docker_legacy, write
 from tests.oci.makelayer import file, tar
@@ -63,3 +65,27 @@ def test_an_archive_is_opened_by_its_tag(tmp_path: Path) -> None:
     layers = [tar([file("a", "x")])]
     path = write(tmp_path / "a.tar", docker_legacy(config_of(layers), layers))
     assert open_subject(parse_subject(f"docker-archive:{path}:case:1"), tmp_path).read_many(["a"])
+
+
+def test_special_files_are_seen_and_never_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    view = open_subject(Subject("rootfs", tmp_path), tmp_path)
+    assert view.tree.nodes["pipe"].entry.type == "fifo"
+    with pytest.raises(KeyError):
+        view.read_many(["pipe"])
+    with pytest.raises(UsageError, match="is no file"):
+        open_subject(parse_subject(f"docker-archive:{tmp_path / 'pipe'}"), tmp_path)
+
+
+def test_a_tree_that_cannot_be_read_whole_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    monkeypatch.setattr("pipeline.oci.view._on_disk", refuse)
+    with pytest.raises(OutsideTrouble, match=r"rootfs:.*: Permission denied") as caught:
+        assert open_subject(Subject("rootfs", tmp_path), tmp_path).tree
+    assert "podman unshare" in (caught.value.hint or "")
+
+
+def refuse(*_: object) -> None:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))

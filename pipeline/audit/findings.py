@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 ERROR = "error"
@@ -35,3 +36,8 @@ class Finding:
     def to_json(self) -> dict[str, str]:
         """Return the finding as a JSON object; empty members are left out."""
         return {key: value for key, value in asdict(self).items() if value}
+
+
+def worst(findings: Iterable[Finding]) -> str | None:
+    """Return the highest severity among findings, None without any."""
+    return min((one.severity for one in findings), key=_ORDER.__getitem__, default=None)

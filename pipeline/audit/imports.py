@@ -2,12 +2,12 @@
 
 A version of another distribution than was asked for may work all the same. What shows that it does
 not, without running anything, is a module that is imported whenever the dependant is, and that no
-file of the image provides.
+file of the image provides; or a name that is imported from one that does not define it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from pipeline.audit.requirements import Requirements
 from pipeline.inventory.distributions import Inventory
 from pipeline.inventory.imports import ImportReader, import_line
 from pipeline.inventory.modules import Modules, search_path
+from pipeline.inventory.names import defined_names, imported_names, mentioned_names
 from pipeline.inventory.ownership import Claim, Ownership
 from pipeline.oci.view import ImageView
 
@@ -104,7 +105,11 @@ class Imports:
         for module, paths in sorted(users.items()):
             part = self._modules.missing(module)
             provider = tops[module.partition(".")[0]]
-            if part is None or not (providers[provider] or self._was_there(module)):
+            if part is None:
+                for one in self._names(module, paths, always=providers[provider]):
+                    yield *one, provider
+                continue
+            if not (providers[provider] or self._was_there(module)):
                 continue
             contents = self.view.read_many(paths)
             lines = {path: import_line(contents[path], module) for path in paths}
@@ -122,6 +127,44 @@ class Imports:
 
     def _was_there(self, module: str) -> bool:
         return self._modules_below is not None and self._modules_below.missing(module) is None
+
+    def _names(
+        self, module: str, paths: Sequence[str], *, always: bool
+    ) -> Iterator[tuple[str, str, int, int, str]]:
+        """Yield (dotted name, path, line, files, dotted name) of names that a module has not.
+
+        Unless `always`, of those only that the parent's module defines.
+        """
+        there = _definitions(self._modules, module)
+        if there is None or (not always and self._modules_below is None):
+            return
+        contents = self.view.read_many(paths)
+        asked = {path: mentioned_names(contents[path], module) - there for path in paths}
+        absent = {
+            name
+            for name in set().union(*asked.values())
+            if not self._is_submodule(module, name) and (always or self._had(module, name))
+        }
+        places: dict[str, list[tuple[str, int]]] = {}
+        for path in paths:
+            if asked[path] & absent:
+                for name, line in imported_names(contents[path], module).items():
+                    if name in absent:
+                        places.setdefault(name, []).append((path, line))
+        for name, (first, *more) in sorted(places.items()):
+            dotted = f"{module}.{name}"
+            yield dotted, *first, 1 + len(more), dotted
+
+    def _is_submodule(self, module: str, name: str) -> bool:
+        package = (self._modules.source(module) or "").endswith("/__init__.py")
+        return package and self._modules.missing(f"{module}.{name}") is None
+
+    def _had(self, module: str, name: str) -> bool:
+        """Is it certain that the name, or a submodule called so, is in the parent?"""
+        if self._modules_below is None:
+            return False
+        names = _definitions(self._modules_below, module) or frozenset()
+        return name in names or self._modules_below.source(f"{module}.{name}") is not None
 
     @cached_property
     def _modules(self) -> Modules:
@@ -187,3 +230,9 @@ class Imports:
     def _prefixes(self) -> tuple[str, ...]:
         # The longest directory first: one can lie inside another.
         return tuple(f"{one}/" for one in sorted(self._directories, key=len, reverse=True))
+
+
+def _definitions(modules: Modules, module: str) -> frozenset[str] | None:
+    """Return the names that a module defines, None where its source does not tell."""
+    source = modules.source(module)
+    return None if source is None else defined_names(modules.view.read_many([source])[source])

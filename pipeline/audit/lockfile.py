@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
+from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
 from packaging.pylock import Package, Pylock, PylockUnsupportedVersionError, PylockValidationError
 
 from pipeline.audit.expectation import Expectation, LockedDistribution
@@ -23,7 +24,7 @@ def read_lockfile(path: Path, environment: Mapping[str, str]) -> Expectation:
         document = parse_toml(path.read_bytes())
         lock = Pylock.from_dict(document)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}", hint="--against takes a lock file") from error
+        raise UsageError(f"{path}: {error.strerror}", hint="name a lock file (PEP 751)") from error
     except Malformed as error:
         raise FaultyFile(str(path), [Fault("", str(error))]) from error
     except (PylockValidationError, PylockUnsupportedVersionError) as error:
@@ -34,8 +35,14 @@ def read_lockfile(path: Path, environment: Mapping[str, str]) -> Expectation:
         "dependency_groups": frozenset(lock.default_groups or ()),
     }
     chosen: dict[str, Package] = {}
-    for package in lock.packages:
-        if package.marker is not None and not package.marker.evaluate(context, "lock_file"):
+    faults: list[Fault] = []
+    for number, package in enumerate(lock.packages):
+        try:
+            if package.marker is not None and not package.marker.evaluate(context, "lock_file"):
+                continue
+        except (UndefinedComparison, UndefinedEnvironmentName, ValueError) as error:
+            problem = f"cannot be judged: {package.marker}: {error}"
+            faults.append(Fault(f"packages[{number}].marker", problem))
             continue
         if package.name in chosen:
             raise UsageError(
@@ -43,6 +50,8 @@ def read_lockfile(path: Path, environment: Mapping[str, str]) -> Expectation:
                 hint="a lock with extras or groups is named by a stage, not by its file",
             )
         chosen[package.name] = package
+    if faults:
+        raise FaultyFile(str(path), faults)
     return Expectation(
         environment=environment,
         label=str(path),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
+from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding, worst
 from pipeline.inventory.distributions import Distribution
 from pipeline.oci.view import LayerInfo
 
@@ -34,7 +34,8 @@ class Unsatisfied:
 
 @dataclass(frozen=True, order=True)
 class BrokenImport:
-    """A module that a dependant imports whenever it is imported, and that is not in the image.
+    """A module that a dependant imports whenever it is imported, and that is not in the image; or
+    `module.name`, where the module is there and the name that is imported from it is not.
 
     `path` and `line` are the first place, of `files` in all; line 0 means that the source does not
     parse here. `missing` is the part of the module's name that no file provides, `provider` the
@@ -93,8 +94,7 @@ class AuditReport:
     @property
     def worst(self) -> str | None:
         """The highest severity among the findings, None without any."""
-        present = {finding.severity for finding in self.findings}
-        return next((one for one in (ERROR, WARNING, NOTE) if one in present), None)
+        return worst(self.findings)
 
     @property
     def counts(self) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ The digest decides, wherever it comes from. Its tag is asked for only to say tha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pipeline.errors import ChainError, OutsideTrouble, Refusal, UsageError
 from pipeline.lock.model import Base
 from pipeline.oci.archive import archive_blobs
 from pipeline.oci.blob import Blob, opened
-from pipeline.oci.imagefile import ImageFile, config_of, read_image
+from pipeline.oci.imagefile import Descriptor, ImageFile, config_of, read_image
 from pipeline.oci.references import Reference, parse_reference
 from pipeline.oci.registry.client import Repository
 from pipeline.oci.registry.publish import Meter
@@ -31,16 +31,20 @@ _ONCE = Patience(connect=5, read=10, tries=1)
 
 @dataclass
 class Obtained:
-    """A base image whose layers are all in the store, and what there is to say of it."""
+    """The documents of a base image, a way to its layers, and what there is to say of it.
+
+    `bring` puts layers of it into the store, those that are not there.
+    """
 
     image: ImageFile
+    bring: Callable[[Collection[Descriptor], Meter], None]
     warnings: list[str] = field(default_factory=list)
 
 
 def obtain_base(
     base: Base, store: BlobStore, meter: Meter, *, mirror: str = "", offline: bool = False
 ) -> Obtained:
-    """Bring manifest, config and layers of a base image into the store.
+    """Bring manifest and config of a base image into the store; layers come when asked for.
 
     `mirror` is a reference in another registry, oci:DIR, or docker-archive:FILE; "" is the image's
     own registry. Raises Refusal when the digest is gone or came with other bytes, or is for another
@@ -49,23 +53,30 @@ def obtain_base(
     reference = parse_reference(base.image).at(tag=parse_reference(base.image).tag)
     local = _local(mirror)
     if local is not None:
-        image = _from_files(base, local, mirror, store, meter)
-        return Obtained(image)
+        image = _documents(base, local, mirror, store, meter)
+
+        def copy(layers: Collection[Descriptor], meter: Meter) -> None:
+            _copy_layers(image, layers, local, mirror, store, meter)
+
+        return Obtained(image, copy)
     place = _mirrored(base, mirror) if mirror else reference
     repository = _Offline(place) if offline else Repository(place)
     image = find_remote(
         repository, place.at(digest=base.digest), platform=platform_of(base), store=store
     )
-    missing = missing_layers(image, store)
-    if missing and offline:
-        raise OutsideTrouble(
-            f"{len(missing)} layers of {base.image} are not in {store.cache},"
-            " and --offline forbids fetching",
-            hint="run it once where there is a network",
-        )
-    pull_layers(repository, image, store, meter)
+
+    def pull(layers: Collection[Descriptor], meter: Meter) -> None:
+        missing = [layer for layer in missing_layers(image, store) if layer in layers]
+        if missing and offline:
+            raise OutsideTrouble(
+                f"{len(missing)} layers of {base.image} must be read, are not in {store.cache},"
+                " and --offline forbids fetching",
+                hint="run it once where there is a network",
+            )
+        pull_layers(repository, image, store, meter, missing)
+
     warnings = [] if offline or mirror or not reference.tag else _moved(base, reference, image)
-    return Obtained(image, warnings)
+    return Obtained(image, pull, warnings)
 
 
 class _Offline(Repository):
@@ -109,7 +120,7 @@ def _local(mirror: str) -> Callable[[str], Blob] | None:
     return blob
 
 
-def _from_files(
+def _documents(
     base: Base, blob: Callable[[str], Blob], name: str, store: BlobStore, meter: Meter
 ) -> ImageFile:
     def fetch(descriptor: Mapping[str, Any]) -> bytes:
@@ -123,13 +134,22 @@ def _from_files(
     platform = platform_of(base)
     digest, manifest = the_one(dict(images_below(first, platform, fetch, name)), platform, name)
     config = config_of(parse_object(manifest, name), name)
-    image = read_image(name, digest, manifest, fetch({"digest": config.digest}))
-    missing = missing_layers(image, store)
+    return read_image(name, digest, manifest, fetch({"digest": config.digest}))
+
+
+def _copy_layers(
+    image: ImageFile,
+    layers: Collection[Descriptor],
+    blob: Callable[[str], Blob],
+    name: str,
+    store: BlobStore,
+    meter: Meter,
+) -> None:
+    missing = [layer for layer in missing_layers(image, store) if layer in layers]
     meter.begin("copying the base", len(missing), sum(layer.size for layer in missing))
     for layer in missing:
         _copy(blob, layer.digest, layer.size, name, store, meter)
         meter.done()
-    return image
 
 
 def _copy(

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from pipeline.errors import ChainError, OutsideTrouble, system_trouble
+from pipeline.errors import ChainError, OutsideTrouble, is_system_trouble, system_trouble
 
 VERBS = {
     "build": "build the chain: base and stages as an OCI layout of arm64 images",
@@ -31,6 +31,10 @@ VERBS = {
     "compare": "one image on several hosts: the same everywhere?",
     "verify": "what is published against what the lock builds",
     "push": "an image into a repository, by digest; no tag",
+    "smoke": "the GPU probes in an image, on one or several hosts; writes a report",
+    "tag": "the gate: tags for an image that a smoke report proves",
+    "release": "build, audit, push, smoke, tag, verify, in that order; goes on where it stopped",
+    "doctor": "what this machine can do: engines, and why not the others; programs that lack",
     "fingerprint": "the identity of images: equal for equal content, whatever the packing",
 }
 INTERRUPTED = 130
@@ -67,12 +71,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return OutsideTrouble.exit_status
-    except (OSError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        if not is_system_trouble(error):
             raise
         trouble = system_trouble(error)
         _complain(trouble)
         return trouble.exit_status
+
+
+def call(verb: str, *arguments: str) -> int:
+    """Run a verb from within another one, as its own command line would; return its status.
+
+    Raises what the verb raises.
+    """
+    args = _parser(verb).parse_args([verb, *arguments])
+    status: int = importlib.import_module(f"pipeline.cli.{verb}").run(args)
+    return status
 
 
 def _check_directory() -> None:
@@ -113,7 +127,8 @@ def _parser(verb: str) -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, text in VERBS.items():
-        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sentence = text[0].upper() + text[1:] + ("" if text.endswith("?") else ".")
+        sub = verbs.add_parser(name, help=text, description=sentence)
         if name == verb:  # only the verb that is called pays for its imports
             importlib.import_module(f"pipeline.cli.{name}").add_arguments(sub)
     return parser

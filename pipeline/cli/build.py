@@ -6,24 +6,28 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.base.image import BaseImage
 from pipeline.building import Assembly, Built, build
 from pipeline.chain import BASES
+from pipeline.engines.choice import ENGINES, Settings, choose
 from pipeline.engines.local import LocalEngine
-from pipeline.engines.schedule import Engine
+from pipeline.engines.schedule import Engine, nothing
 from pipeline.errors import UsageError
 from pipeline.graph import Plan
 from pipeline.lock.model import Base
+from pipeline.oci.imagefile import ImageFile
 from pipeline.oci.layer import check_zstd
 from pipeline.oci.layout import LayoutWriter
+from pipeline.oci.registry.remote import missing_layers
+from pipeline.oci.registry.store import BlobStore
 from pipeline.plan import check_references, make_plan
 from pipeline.progress import progress_on, readable
 from pipeline.progress_steps import steps_on
 from pipeline.project import Project
 from pipeline.transfer.fetch import fetch_all
-from pipeline.vendor import ready_base
+from pipeline.vendor import Ready, ready_base
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 
@@ -36,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="steps side by side"
     )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="where steps run; auto is dagger when the environment names an engine or a session",
+    )
     parser.add_argument("--offline", action="store_true", help="use no network")
     parser.add_argument(
         "--mirror",
@@ -44,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--debian-mirror", metavar="URL", help="a Debian archive, instead of apt's")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("-v", "--verbose", action="store_true", help="the Dagger engine's own log")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -60,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         )
     check_zstd(lock.zstd.library)
     house = Wheelhouse(default_cache())
-    vendor = None
+    ready = None
     stages = project.chain.path(args.to) if args.to is not None else tuple(project.chain)
     check_references(lock, stages, project.patches, args.base)
     if not base.image:  # the plan needs nothing else, so what it refuses is refused at once
@@ -71,17 +82,35 @@ def run(args: argparse.Namespace) -> int:
         house.trust,
         waiting=lambda: print(f"waiting for another build in {args.out}", file=sys.stderr),
     )
-    engine = LocalEngine(house.cache, args.jobs)
+    engine = choose(
+        args.engine,
+        Settings(
+            house,
+            args.jobs,
+            layout.held,
+            offline=args.offline,
+            debian_mirror=args.debian_mirror,
+            log=sys.stderr if args.verbose else None,
+            progress=lambda: progress_on(sys.stderr, quiet=args.quiet),
+        ),
+    )
     began = time.monotonic()
     if base.image:
-        vendor = _ready(base, engine, house.cache, args)
+        notes = _Notes(quiet=args.quiet)
+        ready = _ready(base, project.root, engine, house.cache, notes, args)
         plan = make_plan(
-            lock, project.chain, project.patches, base=args.base, to=args.to, vendor=vendor
+            lock, project.chain, project.patches, base=args.base, to=args.to, vendor=ready.base
         )
     _fetch(plan, project, house, args)
-    image = vendor.image if vendor else None
+    image = ready.base.image if ready else None
+    bring = ready.bring if ready else nothing
     with steps_on(sys.stderr, plan, quiet=args.quiet) as progress:
-        assembly = Assembly(plan, lock, layout, progress, _print, base, house.path, image)
+        if ready:
+            notes.show = progress.note
+        kept = house.cache / "indexes"
+        assembly = Assembly(
+            plan, lock, layout, progress, _print, base, house.path, image, bring, kept
+        )
         try:
             build(plan, engine, assembly)
         finally:
@@ -90,8 +119,10 @@ def run(args: argparse.Namespace) -> int:
                 print(
                     f"no longer in {args.out}, not part of this build: {dropped}", file=sys.stderr
                 )
-    engine.prune()
+    LocalEngine(house.cache, args.jobs).prune()
     if not args.quiet:
+        if image:
+            _left_out(image, BlobStore(house.cache), args)
         images = sum(1 for item in assembly.built.values() if item.image)
         print(
             f"{images} images in {args.out}, {readable(_size(args.out))},"
@@ -101,14 +132,41 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _ready(base: Base, engine: Engine, cache: Path, args: argparse.Namespace) -> BaseImage:
-    with progress_on(sys.stderr, quiet=args.quiet) as progress:
-        vendor, warnings = ready_base(
-            base, cache, engine, progress, mirror=args.mirror or "", offline=args.offline
+class _Notes:
+    """Passes notes on to whatever owns the terminal at the moment."""
+
+    def __init__(self, *, quiet: bool):
+        self.show: Callable[[str], None] = lambda text: (
+            None if quiet else print(text, file=sys.stderr)
         )
-    for warning in warnings:
+
+    def __call__(self, text: str) -> None:
+        self.show(text)
+
+
+def _ready(
+    base: Base, root: Path, engine: Engine, cache: Path, notes: _Notes, args: argparse.Namespace
+) -> Ready:
+    with progress_on(sys.stderr, quiet=args.quiet) as progress:
+        ready = ready_base(
+            base, root, cache, engine, progress, notes,
+            mirror=args.mirror or "", offline=args.offline,
+        )  # fmt: skip
+    for warning in ready.warnings:
         print(f"warning: {warning}" if warning[0] != " " else warning, file=sys.stderr)
-    return vendor
+    return ready
+
+
+def _left_out(image: ImageFile, store: BlobStore, args: argparse.Namespace) -> None:
+    """Say which layers of a base image the layout names and does not hold."""
+    missing = missing_layers(image, store)
+    if missing:
+        size = readable(sum(layer.size for layer in missing))
+        print(
+            f"{len(missing)} of the base's {len(set(image.layers))} layers ({size}) were not needed"
+            f" and are not in {args.out}; `fetch --base {args.base}` brings them",
+            file=sys.stderr,
+        )
 
 
 def _fetch(plan: Plan, project: Project, house: Wheelhouse, args: argparse.Namespace) -> None:

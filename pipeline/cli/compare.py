@@ -17,12 +17,15 @@ _SAME = (Relation.SAME_IMAGE, Relation.SAME_CONTENT)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain compare v8 here rank1 rank2"
     parser.add_argument(
         "subject",
         metavar="SUBJECT",
         help="oci:DIR[:TAG], docker-archive:FILE[:TAG], docker://REF, or a stage in dist/",
     )
-    parser.add_argument("hosts", nargs="+", metavar="HOST", help=f"over ssh; {HERE!r}: here")
+    parser.add_argument(
+        "hosts", nargs="+", metavar="HOST", help=f"a name for ssh; {HERE!r} is this one"
+    )
     parser.add_argument("--image", metavar="NAME", help="its name there (default: by content)")
     parser.add_argument("--runtime", choices=RUNTIMES, default="", help="default: what answers")
     parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")

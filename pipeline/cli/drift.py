@@ -23,8 +23,9 @@ from pipeline.cli.reporting import (
 )
 from pipeline.collector import collector_paused
 from pipeline.drift.compare import compare
+from pipeline.drift.comparison import Comparison
 from pipeline.drift.history import line_history, tags_history
-from pipeline.drift.model import Comparison, History
+from pipeline.drift.matrix import History
 from pipeline.drift.opening import Opener
 from pipeline.drift.sides import Shared
 from pipeline.errors import UsageError

@@ -7,10 +7,13 @@ import sys
 import time
 from pathlib import Path
 
+from pipeline.base.capture import write_capture
 from pipeline.base.obtain import obtain_base
 from pipeline.chain import BASES, BUILT, Chain
 from pipeline.errors import UsageError
 from pipeline.lock.model import Lock, LockedWheel
+from pipeline.oci.imagefile import ImageFile
+from pipeline.oci.reading import layer_index
 from pipeline.oci.registry.store import BlobStore
 from pipeline.progress import progress_on, readable
 from pipeline.project import Project
@@ -27,19 +30,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--mirror", default="", metavar="REF", help="where a base image is taken from"
     )
+    parser.add_argument(
+        "--capture",
+        type=Path,
+        metavar="FILE",
+        help="write what is in the layers of a base image; the lock may name that file",
+    )
     parser.add_argument("--debian-mirror", metavar="URL", help="a Debian archive, instead of apt's")
     parser.add_argument("--jobs", type=int, default=DEFAULT_JOBS, metavar="N", help="processes")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Fetch, then link the wheels under their own names into `wheelhouse/` beside the lock."""
+    """Fetch, then link the wheels under their own names into `wheelhouse/` beside the lock.
+
+    With --capture, stdout is what the lock can say of the file that was written.
+    """
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: at least one is needed", hint="--jobs 1")
     project = Project(Path.cwd(), args.line)
+    # A line that no chain stands on, such as the toolbox, has bases of its own: all are fetched.
+    own = () if set(BASES) & set(project.lock.bases) else sorted(project.lock.bases)
+    for name in own or (args.base,):
+        _fetch(project, name, args, chain=not own)
+    return 0
+
+
+def _fetch(project: Project, name: str, args: argparse.Namespace, *, chain: bool) -> None:
     lock = project.lock
-    base = lock.base(args.base)
-    wheels = needed_wheels(lock, project.chain, args.base, args.to)
+    base = lock.base(name)
+    if args.capture and not base.image:
+        raise UsageError(
+            f"--capture: base {base.name} is no image of a registry",
+            hint="leave it away: every file of this base is in the lock",
+        )
+    if chain:
+        wheels = needed_wheels(lock, project.chain, name, args.to)
+    else:
+        wheels = list(lock.select(name))
     house = Wheelhouse(default_cache())
     began = time.monotonic()
     if base.image:
@@ -47,8 +75,11 @@ def run(args: argparse.Namespace) -> int:
             obtained = obtain_base(
                 base, BlobStore(house.cache), progress, mirror=args.mirror, offline=args.offline
             )
+            obtained.bring(obtained.image.layers, progress)
         for warning in obtained.warnings:
             print(f"warning: {warning}" if warning[0] != " " else warning, file=sys.stderr)
+        if args.capture:
+            _capture(args.capture, obtained.image, house.cache)
     fetched = fetch_all(
         [*base.debs, *wheels],
         house,
@@ -68,7 +99,16 @@ def run(args: argparse.Namespace) -> int:
         f" ({readable(fetched.came_size)}), {fetched.kept} kept from earlier in {house.cache}",
         file=sys.stderr,
     )
-    return 0
+
+
+def _capture(path: Path, image: ImageFile, cache: Path) -> None:
+    store = BlobStore(cache)
+    indexes = [
+        layer_index(store.path(layer.digest), layer.digest, cache / "indexes")
+        for layer in image.layers
+    ]
+    found = write_capture(path, image, indexes)
+    print(f'captured = {{ path = "{found.path}", sha256 = "{found.sha256}", size = {found.size} }}')
 
 
 def needed_wheels(lock: Lock, chain: Chain, base: str, to: str | None) -> list[LockedWheel]:

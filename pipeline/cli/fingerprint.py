@@ -12,6 +12,7 @@ from pipeline.subjects import identify_subject, parse_subject
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain fingerprint v8 docker://registry.example.org/me/chain:v8"
     parser.add_argument(
         "subjects",
         nargs="+",

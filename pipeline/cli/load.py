@@ -13,16 +13,19 @@ from pipeline.hosts.runtime import HERE, RUNTIMES, Runtime
 from pipeline.oci.imagefile import Descriptor
 from pipeline.oci.reading import find_image
 from pipeline.oci.references import parse_output
+from pipeline.oci.registry.elsewhere import Elsewhere
 from pipeline.oci.saving import write_archive
 from pipeline.progress import progress_on
 from pipeline.standing import standing_subject
 from pipeline.subjects import parse_subject
+from pipeline.wheels.house import default_cache
 
 REPOSITORY = "sm121-chain"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain load v8 --host rank1"
     parser.add_argument("stage", metavar="STAGE", help="a stage in dist/, or oci:DIR[:TAG]")
     parser.add_argument("--host", default=HERE, metavar="H", help="over ssh (default: here)")
     parser.add_argument("--runtime", choices=RUNTIMES, default="", help="default: what answers")
@@ -45,8 +48,10 @@ def run(args: argparse.Namespace) -> int:
     parse_output(name)
     runtime = Runtime.on(args.host, args.runtime)
 
+    elsewhere = Elsewhere(default_cache(), subject.source)
+
     def blob(layer: Descriptor) -> Path:
-        return layout.blob(layer.digest, layer.size)
+        return elsewhere.path(image, layout, layer)
 
     with progress_on(sys.stderr, quiet=args.quiet) as progress:
         progress.begin("loading", 1, sum(layer.size for layer in image.layers))

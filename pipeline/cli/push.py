@@ -14,6 +14,7 @@ from pipeline.oci.imagefile import Descriptor, ImageFile
 from pipeline.oci.reading import find_image
 from pipeline.oci.references import Reference, parse_reference, parse_repository
 from pipeline.oci.registry.client import Repository
+from pipeline.oci.registry.elsewhere import BASE_NAME, Elsewhere
 from pipeline.oci.registry.publish import Pushed, push_image
 from pipeline.oci.registry.push import How
 from pipeline.oci.registry.store import BlobStore
@@ -25,6 +26,7 @@ from pipeline.wheels.house import default_cache
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain push v8 registry.example.org/me/chain"
     parser.add_argument("stage", metavar="STAGE", help="a stage in dist/, or oci:DIR[:TAG]")
     parser.add_argument("repository", metavar="REPOSITORY", help="where to: HOST/NAME, no tag")
     parser.add_argument(
@@ -54,8 +56,10 @@ def run(args: argparse.Namespace) -> int:
     repository = Repository(target, push=True)
     began = time.monotonic()
 
+    elsewhere = Elsewhere(default_cache(), subject.source)
+
     def blob(layer: Descriptor) -> Path:
-        return layout.blob(layer.digest, layer.size)
+        return elsewhere.path(image, layout, layer)
 
     with progress_on(sys.stderr, quiet=args.quiet) as progress:
         pushed = push_image(
@@ -80,7 +84,7 @@ def _source(text: str, target: Reference) -> str:
 def _base_of(image: ImageFile, target: Reference) -> list[str]:
     """Return the repository that the base came from, if the target's registry has it too."""
     annotations = json.loads(image.manifest).get("annotations") or {}
-    name = str(annotations.get("org.opencontainers.image.base.name", ""))
+    name = str(annotations.get(BASE_NAME, ""))
     if "/" not in name:  # a base of our own making was pulled from nowhere
         return []
     base = parse_reference(name)
@@ -95,4 +99,4 @@ def _summary(pushed: Pushed, seconds: float) -> str:
         for number, size in [pushed.blobs[how]]
         if number
     ]
-    return f"{', '.join(parts)}; manifest read back; {seconds:.1f} s"
+    return f"{', '.join(parts)}; what was sent read back; {seconds:.1f} s"

@@ -13,7 +13,7 @@ from pipeline.errors import UsageError
 from pipeline.pins import lock_path
 from pipeline.report import json
 from pipeline.report.judged import NEVER, THRESHOLDS, Judged, counts_from
-from pipeline.report.output import put
+from pipeline.report.output import check_place, put
 
 if TYPE_CHECKING:
     from pipeline.report.markdown import Table
@@ -57,7 +57,11 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def baseline_of(args: argparse.Namespace) -> Baseline | None:
-    """Read the baseline file, before anything that takes long. Raises UsageError, FaultyFile."""
+    """Read the baseline file, and see that what is to be written has a place, before anything that
+    takes long. Raises UsageError, FaultyFile, OutsideTrouble."""
+    for place in (args.output, args.write_baseline):
+        if place is not None:
+            check_place(place)
     if args.today and args.baseline is None:
         raise UsageError("--today is for the days of a baseline", hint="name one with --baseline")
     return read_baseline(args.baseline) if args.baseline else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from pipeline.chain import BASES
 from pipeline.errors import UsageError
 from pipeline.graph import Plan, PlannedImage
 from pipeline.oci.imagefile import ImageFile
-from pipeline.oci.reading import find_image
 from pipeline.oci.references import parse_reference
 from pipeline.oci.registry.client import Repository
 from pipeline.oci.registry.remote import find_remote, open_remote
@@ -21,19 +19,22 @@ from pipeline.oci.registry.store import BlobStore
 from pipeline.patching.scopes import scope_bytes
 from pipeline.progress import progress_on
 from pipeline.project import Project
-from pipeline.standing import DIST, planned_image
+from pipeline.standing import DIST, built_image, planned_image
 from pipeline.steps.params import expectation_from
 from pipeline.verification import Compared, check_blobs, compare_published
 from pipeline.wheels.house import default_cache
 
-_INPUTS = "dev.sm121-chain.inputs"
 _NAME = "org.opencontainers.image.version"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain verify registry.example.org/me/chain@sha256:…"
     parser.add_argument("reference", metavar="REF", help="HOST/NAME[:TAG][@sha256:HEX]")
     parser.add_argument("--stage", metavar="STAGE", help="default: the one that it says it is")
+    parser.add_argument(
+        "--dist", type=Path, default=DIST, metavar="DIR", help="what was built (default: dist)"
+    )
     parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
     parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
     parser.add_argument("-v", "--verbose", action="store_true", help="also what is as it should be")
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     plan, planned = planned_image(
         Project(Path.cwd(), args.line), args.base, args.stage or _stage(published)
     )
-    built = _built(planned)
+    built = built_image(planned, args.dist)
     results = [*compare_published(published, built), *check_blobs(repository, published)]
     params = plan.steps[planned.gate[0]].params["expectation"]
     patches = list(dict.fromkeys(patch["name"] for patch in params["patches"]))
@@ -79,18 +80,6 @@ def _stage(published: ImageFile) -> str:
             hint="name it with --stage",
         )
     return str(name)
-
-
-def _built(planned: PlannedImage) -> ImageFile:
-    """Return what was built of a stage; it must be of the lock as it is now."""
-    image, _ = find_image(DIST, planned.tag)
-    inputs = (json.loads(image.manifest).get("annotations") or {}).get(_INPUTS, image.digest)
-    if inputs != planned.inputs:
-        raise UsageError(
-            f"{DIST}/ holds {planned.tag} of another lock, stage or patch than those here",
-            hint=f"build it first: build --to {planned.name}",
-        )
-    return image
 
 
 def _look(

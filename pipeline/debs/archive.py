@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,12 @@ _CHUNK = 64 * 1024
 _BUFFER = 1024 * 1024
 _MAX_CONTROL = 16 * 1024 * 1024
 _MAX_MEMBERS = 32  # ar members; a package has three
+_MAX_PADDING = 16 * 1024 * 1024  # bytes that may follow the end of a tar
+# A package says in KiB what it takes when installed (Debian Policy 5.6.20). Nothing of bookworm
+# unpacks to more than it says; what does so by far is made to fill a disk.
+_INSTALLED = re.compile(rb"^Installed-Size:[ \t]*(\d{1,15})[ \t]*$", re.M)
+_MAX_UNSAID = 256 * 1024 * 1024
+_SLACK = 16 * 1024 * 1024
 _XZ_MEMORY = 256 * 1024 * 1024  # bytes; what `xz -9` makes needs 65 MiB
 _DAMAGE = (TarFault, FrameFault, zlib.error, gzip.BadGzipFile, lzma.LZMAError, EOFError,
            zstandard.ZstdError)  # fmt: skip
@@ -121,8 +128,30 @@ class Deb:
         return found
 
     def walk(self, visit: Visitor) -> None:
-        """Call `visit` with every entry of data.tar, in its order, and its stream if a file."""
-        self._walk("data.tar", visit)
+        """Call `visit` with every entry of data.tar, in its order, and its stream if a file.
+
+        What unpacks to far more than the package says it takes is refused before it is read.
+        """
+        room = limit = self._limit()
+
+        def counted(item: Member, stream: BinaryIO | None) -> None:
+            nonlocal room
+            room -= item.size
+            if room < 0:
+                raise Refusal(
+                    f"data.tar unpacks to more than {limit} bytes, far above what it says"
+                )
+            visit(item, stream)
+
+        self._walk("data.tar", counted)
+
+    def _limit(self) -> int:
+        """Return how many bytes data.tar may hold."""
+        try:
+            said = _INSTALLED.search(self.control()["control"].data)
+        except Refusal:
+            said = None  # whoever asks for the control files is told what is wrong with them
+        return 2 * 1024 * int(said[1]) + _SLACK if said else _MAX_UNSAID
 
     @contextmanager
     def blamed(self) -> Iterator[None]:
@@ -145,16 +174,23 @@ class Deb:
                     with self.blamed():
                         visit(item, stream)
                 # The tar stops at its end mark; the compressed stream must end well too.
-                while plain.read(_CHUNK):
-                    pass
+                rest = 0
+                while more := plain.read(_CHUNK):
+                    rest += len(more)
+                    if rest > _MAX_PADDING:
+                        raise self._refusal(f"{stem} goes on and on after its end")
         except _DAMAGE as error:
             raise self._refusal(f"{stem} is damaged: {error}") from error
 
     def _part(self, stem: str) -> Part:
         with self.path.open("rb") as file:
             members = self._members(file)
-        if not members or members[0].name != "debian-binary":
-            raise self._refusal("is no Debian package")
+            if not members or members[0].name != "debian-binary":
+                raise self._refusal("is no Debian package")
+            file.seek(members[0].offset)
+            version = file.read(min(members[0].size, 16))
+        if not version.startswith(b"2."):  # deb(5): a reader must stop at another major version
+            raise self._refusal(f"is of a format that is not known: {version!r}, not 2.0")
         fitting = [member for member in members if member.name.startswith(stem)]
         if len(fitting) != 1:
             raise self._refusal(f"has {len(fitting)} members named {stem}, not one")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pipeline.drift.changes import Change, Setting
+from pipeline.drift.comparison import Comparison
 from pipeline.drift.families import torn
 from pipeline.drift.files import lone_files, owned_differences
 from pipeline.drift.findings import findings
+from pipeline.drift.images import Image, Layer
 from pipeline.drift.libraries import libraries
-from pipeline.drift.model import Change, Comparison, Image, Layer
 from pipeline.drift.packages import Packages
 from pipeline.drift.settings import settings
 from pipeline.drift.sides import Side
 from pipeline.drift.stages import deeds
+from pipeline.drift.variables import meant
 
 
 def compare(before: Side, after: Side) -> Comparison:
@@ -21,7 +24,9 @@ def compare(before: Side, after: Side) -> Comparison:
     old = {layer.diff_id for layer in before.image.layers}
     new = {layer.diff_id for layer in after.image.layers}
     images = bool(before.config) and bool(after.config)
-    changed = settings(before.config, after.config) if images else ()
+    changed: tuple[Setting, ...] = ()
+    if images and before.config != after.config:
+        changed = settings(before.config, after.config, meant(after))
     changes += libraries(before, after, found.found, changed)
     comparison = Comparison(
         before=before.image,

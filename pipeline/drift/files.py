@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pipeline.drift.model import ADDED, FILES, REMOVED, Files, LoneFile
+from pipeline.drift.changes import ADDED, FILES, REMOVED, Files, LoneFile
 from pipeline.drift.sides import Side
 from pipeline.inventory.bytecode import CACHE
 from pipeline.inventory.ownership import claimed_path
@@ -41,10 +41,11 @@ def differences(before: Tree, after: Tree) -> list[Difference]:
     compiled files in `__pycache__`: whoever runs the image makes them.
     """
     old, new = before.nodes, after.nodes
+    # Where the sides share layers nearly all places are the same objects.
     found = [
-        Difference(path, was, new.get(path))
+        Difference(path, was, now)
         for path, was in old.items()
-        if new.get(path) is not was and _differ(was, new.get(path))
+        if (now := new.get(path)) is not was and _differ(was, now)
     ]
     found += [
         Difference(path, None, now)
@@ -108,37 +109,50 @@ def owned_differences(before: Side, after: Side) -> Differences:
     for one in found:
         if name := owners.get(one.path, ""):
             distributions.setdefault(name, Group()).found.append(one)
+        elif one.path.startswith((STAGES, _DPKG)):
+            continue
         elif name := _package(one.path, (after, before)):
             packages.setdefault(name, Group()).found.append(one)
-        elif not one.path.startswith((STAGES, _DPKG)):
+        else:
             lone.append(one)
     return Differences(distributions, packages, tuple(lone), tuple(found))
 
 
 def _owners(paths: Collection[str], *sides: Side) -> dict[str, str]:
-    """Return the distribution of each path that has one: by RECORD, or for lying in its dist-info.
+    """Return the distribution of each path that has one: by RECORD, or for lying in its dist-info,
+    or in the source tree that an editable installation imports.
 
     The first side's word counts. A whole ownership of both would cost more than all the rest.
     """
     owners: dict[str, str] = {}
     infos = {path: head for path in paths if "-info/" in (head := path.rpartition("/")[0] + "/")}
     seen: set[int] = set()
+    below: dict[str, set[str]] = {}  # the paths from each site-packages directory
     for side in sides:
         for one in side.inventory.distributions:
             if id(one) in seen:  # on both sides the same, so its files are
                 continue
             seen.add(id(one))
+            inside = below.get(one.site)
+            if inside is None:
+                start = f"{one.site}/"
+                inside = {path[len(start) :] for path in paths if path.startswith(start)}
+                below[one.site] = inside
             for row in one.record or ():
-                path = claimed_path(one.site, row.path)
-                if path is None:
-                    continue
-                if path not in paths and "/../" in row.path:
-                    path = side.tree.real_path(path) or path
-                if path in paths:
-                    owners.setdefault(path, one.name)
+                if row.path in inside:
+                    owners.setdefault(f"{one.site}/{row.path}", one.name)
+                elif "./" in row.path or "//" in row.path:  # a script, mostly: few rows
+                    path = claimed_path(one.site, row.path)
+                    real = None if path is None else side.tree.real_path(path) or path
+                    if real is not None and real in paths:
+                        owners.setdefault(real, one.name)
             for path, head in infos.items():
                 if head.startswith(f"{one.path}/"):
                     owners.setdefault(path, one.name)
+            if one.origin is not None and (source := one.origin.directory):
+                for path in paths:
+                    if path.startswith(f"{source}/"):
+                        owners.setdefault(path, one.name)
     return owners
 
 

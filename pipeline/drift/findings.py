@@ -12,14 +12,13 @@ from dataclasses import replace
 
 from pipeline.audit.catalogue import SEVERITIES
 from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
-from pipeline.drift.model import (
+from pipeline.drift.changes import (
     ADDED,
     BUILD,
     DISTRIBUTION,
     DOWN,
     FILES,
     LIBRARY,
-    LOCK,
     MOVED,
     NEW,
     ORIGIN,
@@ -27,9 +26,10 @@ from pipeline.drift.model import (
     RENAMED,
     UP,
     Change,
-    Comparison,
     Setting,
 )
+from pipeline.drift.comparison import Comparison
+from pipeline.drift.images import LOCK
 
 _RULES = {
     UP: "drift-up",
@@ -60,7 +60,9 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
         yield _finding("drift-base", comparison.after.subject, "it stands on another base")
     for setting in comparison.settings:
         if setting.name != "Labels":
-            yield _finding("drift-setting", _name(setting), _setting(setting))
+            yield _finding(
+                "drift-setting", _name(setting), _setting(setting), reason=setting.reason
+            )
     if comparison.files:
         count = len(comparison.files)
         text = "a file" if count == 1 else f"{count:,} files"

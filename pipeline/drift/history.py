@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from pipeline.audit.findings import Finding
 from pipeline.chain import BUILT, ROOT
+from pipeline.drift.changes import DEBIAN, DISTRIBUTION, Change
 from pipeline.drift.compare import compare
-from pipeline.drift.model import DEBIAN, DISTRIBUTION, Change, Column, History, Row
+from pipeline.drift.matrix import Column, History, Row
 from pipeline.drift.opening import Opener
 from pipeline.drift.packages import SYSTEM, rank
 from pipeline.drift.sides import Side

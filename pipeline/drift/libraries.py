@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from pipeline.drift.changes import LIBRARY, MOVED, Change, Setting
 from pipeline.drift.files import Difference, owner_of
-from pipeline.drift.model import LIBRARY, MOVED, Change, Setting
 from pipeline.drift.packages import BINARY, FAMILY
 from pipeline.drift.sides import Side
 from pipeline.inventory.facts import read_binaries
@@ -27,9 +27,10 @@ def libraries(
     """
     if before.view is None or after.view is None:
         return
-    if not any(map(_matters, found)) and not any(one.key == "LD_LIBRARY_PATH" for one in settings):
+    by_variable = any(one.key == "LD_LIBRARY_PATH" for one in settings)
+    if not any(map(_matters, found)) and not by_variable:
         return
-    old, new = _taken(before), _taken(after)
+    (old, _), (new, users) = _taken(before), _taken(after)
     moved = {name: paths for name, paths in new.items() if old.get(name, paths) != paths}
     for name, paths in sorted(moved.items()):
         owners = {owner_of(path, after) for path in paths}
@@ -43,7 +44,7 @@ def libraries(
             before=" and ".join(f"/{path}" for path in old[name]),
             after=" and ".join(f"/{path}" for path in paths),
             rank=FAMILY if gpu else BINARY,
-            layer=after.layer(max(after.tree.nodes[path].layer for path in paths)),
+            layer=after.layer(_doer(name, set(paths) - set(old[name]), found, by_variable, users)),
             family=family_of(gpu[0]) if gpu else "",
             gpu=bool(gpu),
         )
@@ -56,8 +57,28 @@ def _matters(one: Difference) -> bool:
     )
 
 
-def _taken(side: Side) -> Mapping[str, tuple[str, ...]]:
-    """Return the files that somebody gets for a name, by the name."""
+def _doer(
+    name: str,
+    gained: Collection[str],
+    found: Sequence[Difference],
+    by_variable: bool,
+    users: Mapping[str, Collection[str]],
+) -> int:
+    """Return the number of the layer that made the loader take another copy, -1 for none that is
+    known: a copy that is new itself, the loader's configuration, or who needs the library. A
+    variable is of no layer."""
+    written = {one.path: one.after.layer for one in found if one.after is not None}
+    configured = [path for path in written if path.startswith(_CONFIGURATION)]
+    needing = [] if by_variable else users.get(name, ())
+    for paths in (gained, configured, needing):
+        layers = [written[path] for path in paths if path in written]
+        if layers:
+            return max(layers)
+    return -1
+
+
+def _taken(side: Side) -> tuple[Mapping[str, tuple[str, ...]], Mapping[str, Collection[str]]]:
+    """Return the files that somebody gets for a name, and the objects that need it, by the name."""
     assert side.view is not None
     loader = Loader(side.view, read_binaries(side.view, side.shared.cache))
     found = {name: set(paths) for name, paths in loader.taken.items()}
@@ -65,4 +86,4 @@ def _taken(side: Side) -> Mapping[str, tuple[str, ...]]:
         bare = loader.bare(name)
         if bare is not None:
             found[name].add(bare.path)
-    return {name: tuple(sorted(paths)) for name, paths in found.items()}
+    return {name: tuple(sorted(paths)) for name, paths in found.items()}, loader.needed_by

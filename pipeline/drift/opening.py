@@ -104,7 +104,7 @@ class Opener:
         return expectation_from(plan.steps[image.gate[0]].params["expectation"], {})
 
     def _with_ledger(self, side: Side) -> Side:
-        """Let the ledger of the lock here speak for an image of its line."""
+        """Let the ledger of the lock here, and its stages, speak for an image of its line."""
         if side.image.version == "" or not lock_path(self.root, self.line).is_file():
             return side
         project = self.project
@@ -126,7 +126,13 @@ class Opener:
             LedgerEntry(str(one.requirement), tuple(one.against), one.why, one.group)
             for one in overrides
         )
-        return replace(side, ledger=ledger, extras=extras)
+        variables = {
+            key: (value, f"{one.name} sets it")
+            for one in (project.chain.path(stage.name) if stage is not None else ())
+            if one.on(self.base).state == BUILT
+            for key, value in one.env.items()
+        }
+        return replace(side, ledger=ledger, extras=extras, variables=variables)
 
 
 def _is_lock(text: str) -> bool:

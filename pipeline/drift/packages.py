@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from packaging.version import InvalidVersion, Version
 
-from pipeline.drift.files import Differences, Group
-from pipeline.drift.model import (
+from pipeline.drift.changes import (
     ADDED,
     BUILD,
     DEBIAN,
@@ -25,9 +24,10 @@ from pipeline.drift.model import (
     UP,
     Change,
     Files,
-    Layer,
     Wish,
 )
+from pipeline.drift.files import Differences, Group
+from pipeline.drift.images import Layer
 from pipeline.drift.sides import Side
 from pipeline.drift.stages import Deeds
 from pipeline.inventory.debian import compare_versions

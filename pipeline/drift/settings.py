@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from pipeline.drift.model import Setting
+from pipeline.drift.changes import Setting
 
 # What decides over which program runs and which libraries it finds comes first.
 _ORDER = ("architecture", "os", "Env", "Entrypoint", "Cmd", "User", "WorkingDir")
 _TIMES = ("org.opencontainers.image.created",)
 
 
-def settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Setting, ...]:
+def settings(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    meant: Mapping[str, tuple[str, str]] | None = None,
+) -> tuple[Setting, ...]:
     """Return every setting that differs, what can hurt most first, labels last.
 
-    Absent, null and empty are one (as for the fingerprint); so are two orders of the environment.
+    `meant` are the variables that somebody means to be set: (value, reason) by name; one with that
+    very value has the reason. Absent, null and empty are one (as for the fingerprint); so are two
+    orders of the environment.
     """
-    return tuple(sorted(_settings(before, after), key=_rank))
+    found = (_explained(one, meant or {}) for one in _settings(before, after))
+    return tuple(sorted(found, key=_rank))
+
+
+def _explained(one: Setting, meant: Mapping[str, tuple[str, str]]) -> Setting:
+    value, reason = meant.get(one.key, ("", "")) if one.name == "Env" else ("", "")
+    return replace(one, reason=reason) if one.after == value else one
 
 
 def _rank(one: Setting) -> tuple[int, str, str]:

@@ -18,9 +18,15 @@ from packaging.utils import canonicalize_name
 from pipeline.audit.environment import image_environment
 from pipeline.audit.expectation import Expectation, LedgerEntry, marker_environment
 from pipeline.audit.requirements import Requirements
-from pipeline.drift.model import IMAGE, LOCK, TREE, Image, Layer
+from pipeline.drift.images import IMAGE, LOCK, TREE, Image, Layer
 from pipeline.inventory.debian import Package, read_owners, read_packages
-from pipeline.inventory.distributions import Distribution, Inventory, Memo, read_inventory
+from pipeline.inventory.distributions import (
+    Distribution,
+    Inventory,
+    Memo,
+    find_sites,
+    read_inventory,
+)
 from pipeline.inventory.facts import read_metadata
 from pipeline.oci.identity import identify
 from pipeline.oci.tree import Tree
@@ -67,7 +73,8 @@ class Shared:
 @dataclass(frozen=True)
 class Side:
     """One side. `view` is None for a lock. `ledger` are the overrides that hold for it, None where
-    there is no lock that says so; `extras` those that the lock asks for, by distribution."""
+    there is no lock that says so; `extras` those that the lock asks for, by distribution;
+    `variables` those that stages of its line set: (value, what sets it) by name."""
 
     image: Image
     inventory: Inventory
@@ -76,6 +83,7 @@ class Side:
     view: ImageView | None = None
     ledger: tuple[LedgerEntry, ...] | None = None
     extras: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    variables: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @cached_property
     def requirements(self) -> Requirements:
@@ -120,9 +128,10 @@ def image_side(
     if isinstance(view, LayersView):
         view = shared.merged(view, [one for one in beside if isinstance(one, LayersView)])
     read_metadata(view, shared.cache, shared.metadata)
-    inventory = read_inventory(view, memo=shared.metadata)
+    sites = find_sites(view.tree)
+    inventory = read_inventory(view, sites, memo=shared.metadata)
     image = _described(subject, view, len(inventory.distributions))
-    return Side(image, inventory, image_environment(view), shared, view)
+    return Side(image, inventory, image_environment(view, sites), shared, view)
 
 
 def lock_side(subject: str, label: str, pins: Mapping[str, str], shared: Shared) -> Side:

@@ -69,15 +69,21 @@ def toolchain(program: str) -> str:
     It keeps a cache from answering for another version of the program. It is in keys only, never
     in an output: the bytes of an image do not say which version made them.
     """
-    pending = ["pipeline.steps.program", f"pipeline.steps.{PROGRAMS[program]}"]
-    sources: dict[str, str] = {}
+    modules = imported(("pipeline.steps.program", f"pipeline.steps.{PROGRAMS[program]}"))
+    sources = {module: hashlib.sha256(_imports(module)[0]).hexdigest() for module in modules}
+    return hashlib.sha256(canonical([sources, _libraries()])).hexdigest()
+
+
+def imported(modules: Sequence[str]) -> set[str]:
+    """Return modules of this program and every one that they import, directly or not."""
+    pending = list(modules)
+    found: set[str] = set()
     while pending:
         module = pending.pop()
-        if module not in sources:
-            source, imports = _imports(module)
-            sources[module] = hashlib.sha256(source).hexdigest()
-            pending += imports
-    return hashlib.sha256(canonical([sources, _libraries()])).hexdigest()
+        if module not in found:
+            found.add(module)
+            pending += _imports(module)[1]
+    return found
 
 
 def step_key(step: Step, inputs: Sequence[StepOutput]) -> str:

@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.engines.keys import step_key
-from pipeline.engines.schedule import Course, Listener
-from pipeline.engines.work import SEAL, Job, remove
+from pipeline.engines.schedule import Bring, Course, Listener, nothing
+from pipeline.engines.work import SEAL, Job, Wanted, remove
 from pipeline.engines.workers import Workers
+from pipeline.errors import OutsideTrouble
 from pipeline.failures import Failure
 from pipeline.graph import Plan, Step
 from pipeline.space import check_space
@@ -69,16 +70,18 @@ class LocalEngine:
         self._jobs = jobs
 
     def run(
-        self, plan: Plan, file: Callable[[str], Path], listener: Listener
+        self, plan: Plan, file: Callable[[str], Path], listener: Listener, bring: Bring = nothing
     ) -> Mapping[str, StepOutput]:
         """Run the plan; outputs by step id.
 
         Raises the error of the first step in the plan's order that failed, whatever the order in
         time. What stands before it in the plan is finished first, as its images are good.
+        A step that finds that it must read a file that is not here is run again once `bring` has
+        brought it.
         """
         run = _Run(plan)
         with contextlib.ExitStack() as stack:
-            self._run(run, listener, file, stack)
+            self._run(run, listener, file, bring, stack)
         if run.error:
             raise run.error
         return run.schedule.outputs
@@ -88,6 +91,7 @@ class LocalEngine:
         run: _Run,
         listener: Listener,
         file: Callable[[str], Path],
+        bring: Bring,
         stack: contextlib.ExitStack,
     ) -> None:
         workers: Workers | None = None
@@ -102,7 +106,7 @@ class LocalEngine:
             while workers is not None and (item := run.next_for(workers)):
                 step, place = item
                 listener.started(step)
-                job = _job(step, run.schedule.inputs(step), file)
+                job = self._job(step, run.schedule.inputs(step), file)
                 temporary = tempfile.mkdtemp(prefix="step-", dir=space)
                 workers.give(step, replace(job, out=str(place), temporary=temporary))
                 run.running[step.id] = (step, place)
@@ -116,6 +120,10 @@ class LocalEngine:
                 return
             for step, outcome in workers.wait():
                 _, place = run.running.pop(step.id)
+                if isinstance(outcome, Wanted):
+                    _bring(bring, outcome.digests, file)
+                    run.queue.insert(0, (step, place))
+                    continue
                 if isinstance(outcome, Failure):
                     run.fail(step, outcome.raised())
                     continue
@@ -130,7 +138,7 @@ class LocalEngine:
             if step.program in PREPARED and not workers.knows(step.program):
                 there = itertools.takewhile(run.schedule.outputs.__contains__, step.after)
                 inputs = [run.schedule.outputs[name] for name in there]
-                workers.give(step, _job(step, inputs, file))
+                workers.give(step, self._job(step, inputs, file))
                 return
 
     def _take_cached(self, run: _Run) -> None:
@@ -161,6 +169,15 @@ class LocalEngine:
                 if (place / RESULT).stat().st_mtime < limit:
                     remove(place)
 
+    def _job(self, step: Step, inputs: Sequence[StepOutput], file: Callable[[str], Path]) -> Job:
+        return Job(
+            program=step.program,
+            params=step.params,
+            files={item.sha256: str(file(item.sha256)) for item in step.files},
+            steps=tuple((str(output.directory), output.data) for output in inputs),
+            kept=str(self._cache / "indexes"),
+        )
+
     def _cached(self, place: Path) -> StepOutput | None:
         """Return the output at `place` if every file of it is what its result says."""
         try:
@@ -179,10 +196,11 @@ class LocalEngine:
         return output
 
 
-def _job(step: Step, inputs: Sequence[StepOutput], file: Callable[[str], Path]) -> Job:
-    return Job(
-        program=step.program,
-        params=step.params,
-        files={item.sha256: str(file(item.sha256)) for item in step.files},
-        steps=tuple((str(output.directory), output.data) for output in inputs),
-    )
+def _bring(bring: Bring, digests: Sequence[str], file: Callable[[str], Path]) -> None:
+    bring(digests)
+    for digest in digests:
+        if not file(digest.removeprefix("sha256:")).is_file():  # or its step would run for ever
+            raise OutsideTrouble(
+                f"{digest} is not in the cache",
+                hint="another program may be removing files from it; run it again",
+            )

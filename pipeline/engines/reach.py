@@ -19,16 +19,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from pipeline.errors import OutsideTrouble
+from pipeline.errors import NoEngine
 
 PORT, TOKEN = "DAGGER_SESSION_PORT", "DAGGER_SESSION_TOKEN"
 HOST = "_EXPERIMENTAL_DAGGER_RUNNER_HOST"
 CLI = "_EXPERIMENTAL_DAGGER_CLI_BIN"
 #: Seconds that anything may take to answer that it is there.
 PATIENCE = 5.0
-# In the order in which the CLI looks for one to start an engine in.
-_RUNTIMES = ("docker", "podman", "nerdctl", "finch")
-# The default port of Dagger's helm chart and of buildkit's own listeners is always named by people.
+#: Container runtimes, in the order in which the CLI looks for one to start an engine in.
+RUNTIMES = ("docker", "podman", "nerdctl", "finch")
 _START = f"start it, or set {HOST} to an engine that runs (unix://, tcp://, ssh://, kube-pod://…)"
 
 
@@ -50,7 +49,7 @@ def named(environment: Mapping[str, str]) -> bool:
 def find_engine(environment: Mapping[str, str]) -> Engine:
     """Return the engine that the environment names, once something answers there.
 
-    Raises OutsideTrouble, within a few seconds, with what to set or start.
+    Raises NoEngine, within a few seconds, with what to set or start.
     """
     if environment.get(PORT):
         return _session(environment)
@@ -59,13 +58,14 @@ def find_engine(environment: Mapping[str, str]) -> Engine:
     if not where:
         return Engine(f"an engine in {_runtime()}", cli, runs=False)
     url = urlsplit(where)
-    if url.scheme not in _PROBES:
-        raise OutsideTrouble(
+    kind = url.scheme.partition("+")[0]  # image+podman://…
+    if kind not in _PROBES:
+        raise NoEngine(
             f"{HOST}={where}: no such kind of address",
             hint=f"kinds are {', '.join(f'{scheme}://' for scheme in sorted(_PROBES))}",
         )
-    _PROBES[url.scheme](url)
-    return Engine(where, cli, runs=url.scheme not in _STARTS)
+    _PROBES[kind](url)
+    return Engine(where, cli, runs=kind not in _STARTS)
 
 
 def answers(environment: Mapping[str, str]) -> bool:
@@ -75,7 +75,7 @@ def answers(environment: Mapping[str, str]) -> bool:
         return True
     try:
         _PROBES[url.scheme](url)
-    except OutsideTrouble:
+    except NoEngine:
         return False
     return True
 
@@ -83,7 +83,7 @@ def answers(environment: Mapping[str, str]) -> bool:
 def _session(environment: Mapping[str, str]) -> Engine:
     port = environment[PORT]
     if not environment.get(TOKEN):
-        raise OutsideTrouble(
+        raise NoEngine(
             f"{PORT} is set, and {TOKEN} is not", hint="`dagger run` sets both; unset the other"
         )
     try:
@@ -91,7 +91,7 @@ def _session(environment: Mapping[str, str]) -> Engine:
         with socket.create_connection(address, PATIENCE):
             return Engine(f"the session at port {port}")
     except (OSError, ValueError, OverflowError) as error:
-        raise OutsideTrouble(
+        raise NoEngine(
             f"no Dagger session at port {port}: {_said(error)}",
             hint=f"start this under `dagger run`, or unset {PORT}",
         ) from error
@@ -105,8 +105,8 @@ def _cli(environment: Mapping[str, str]) -> str:
         return found
     hint = f"install Dagger's CLI (0.21), or set {CLI} to its path"
     if given:
-        raise OutsideTrouble(f"{CLI}={given}: that is no program", hint=hint)
-    raise OutsideTrouble("Dagger's CLI is not here", hint=hint)
+        raise NoEngine(f"{CLI}={given}: that is no program", hint=hint)
+    raise NoEngine("Dagger's CLI is not here", hint=hint)
 
 
 def _downloaded() -> str:
@@ -117,23 +117,30 @@ def _downloaded() -> str:
 
 
 def _runtime() -> str:
-    for name in _RUNTIMES:
+    """Return the first container runtime that answers."""
+    refused: NoEngine | None = None
+    for name in RUNTIMES:
         if shutil.which(name):
-            _ask([name, "info"], f"{name} does not answer, and no engine is named", _START)
-            return name
-    raise OutsideTrouble("no Dagger engine is named, and there is no container runtime", hint=_START)
+            try:
+                _ask([name, "info"], f"{name} does not answer, and no engine is named", _START)
+                return name
+            except NoEngine as error:
+                refused = refused or error
+    raise refused or NoEngine(
+        "no Dagger engine is named, and no container runtime is here", hint=_START
+    )
 
 
 def _ask(command: list[str], message: str, hint: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
-        raise OutsideTrouble(f"{message}: no answer in {PATIENCE:.0f} s", hint=hint) from None
+        raise NoEngine(f"{message}: no answer in {PATIENCE:.0f} s", hint=hint) from None
     except OSError as error:
-        raise OutsideTrouble(f"{message}: {_said(error)}", hint=hint) from error
+        raise NoEngine(f"{message}: {_said(error)}", hint=hint) from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise OutsideTrouble(f"{message}: {said[-1] if said else 'it failed'}", hint=hint)
+        raise NoEngine(f"{message}: {said[-1] if said else 'it failed'}", hint=hint)
 
 
 def _unix(url: SplitResult) -> None:
@@ -143,7 +150,7 @@ def _unix(url: SplitResult) -> None:
         try:
             probe.connect(path)
         except OSError as error:
-            raise OutsideTrouble(
+            raise NoEngine(
                 f"no Dagger engine listens on {path}: {_said(error)}", hint=_START
             ) from error
 
@@ -155,7 +162,7 @@ def _tcp(url: SplitResult) -> None:
         with socket.create_connection((url.hostname, url.port), PATIENCE):
             pass
     except (OSError, ValueError) as error:
-        raise OutsideTrouble(
+        raise NoEngine(
             f"no Dagger engine at {url.geturl()}: {_said(error)}", hint=_START
         ) from error
 
@@ -187,6 +194,7 @@ def _container(url: SplitResult) -> None:
 _PROBES: dict[str, Callable[[SplitResult], None]] = {
     "unix": _unix,
     "tcp": _tcp,
+    "tls": _tcp,
     "ssh": _ssh,
     "kube-pod": _kubernetes,
     "container": _container,

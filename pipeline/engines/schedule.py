@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from pipeline.errors import ChainError
 from pipeline.graph import Plan, Step
 from pipeline.steps.program import StepOutput
+
+Bring = Callable[[Sequence[str]], None]
+"""Brings files that a step must read, by "sha256:<hex>", to where they are looked for."""
+
+
+def nothing(digests: Sequence[str]) -> None:
+    """Bring nothing: all files of a plan were fetched before."""
 
 
 class Listener(Protocol):
@@ -25,9 +32,12 @@ class Engine(Protocol):
     """Runs a plan. Raises what a step refused, or OutsideTrouble of its own."""
 
     def run(
-        self, plan: Plan, file: Callable[[str], Path], listener: Listener
+        self, plan: Plan, file: Callable[[str], Path], listener: Listener, bring: Bring = nothing
     ) -> Mapping[str, StepOutput]:
-        """Run every step; `file` maps the hex sha256 of a locked file to its path on disk."""
+        """Run every step; `file` maps the hex sha256 of a locked file to its path on disk.
+
+        Layers of a base image may be missing there; `bring` is asked for those that are read.
+        """
         ...
 
 

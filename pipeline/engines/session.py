@@ -19,13 +19,14 @@ from collections.abc import Iterator
 from typing import IO, TextIO
 
 from pipeline.engines.reach import PORT, TOKEN, Engine
-from pipeline.errors import OutsideTrouble
+from pipeline.errors import NoEngine
 
 #: Seconds in which an engine that runs must have taken us in.
 CONNECT_SECONDS = 9.0
 #: The same where an engine may have to be fetched and started first.
 START_SECONDS = 600.0
-_CLOSE_SECONDS = 15.0
+# To say goodbye in; with an engine that is gone the CLI would wait for longer than people do.
+_CLOSE_SECONDS, _FAULT_SECONDS = 15.0, 3.0
 # They keep the CLI off the network: nobody is told of a build, and nothing is looked up.
 _QUIET = {
     "DO_NOT_TRACK": "1",
@@ -57,7 +58,7 @@ class Session:
 def open_session(engine: Engine, log: TextIO | None) -> Iterator[Session]:
     """Connect, and keep the session open; the engine's log goes to `log`, if that is given.
 
-    Raises OutsideTrouble when the engine does not take us in.
+    Raises NoEngine when the engine does not take us in.
     """
     said: deque[str] = deque(maxlen=_KEPT_LINES)
     if not engine.cli:
@@ -74,16 +75,18 @@ def open_session(engine: Engine, log: TextIO | None) -> Iterator[Session]:
             start_new_session=True,  # Ctrl-C is ours to handle: it ends the session in order
         )
     except OSError as error:
-        raise OutsideTrouble(f"{engine.cli}: {error.strerror}", hint="see what it is") from error
+        raise NoEngine(f"{engine.cli}: {error.strerror}", hint="see what it is") from error
     assert process.stdin and process.stdout and process.stderr
     reader = threading.Thread(target=_drain, args=(process.stderr, said, log), daemon=True)
     reader.start()
+    patience = _FAULT_SECONDS
     try:
         port, token = _connected(process, process.stdout, reader, said, engine)
         with _environment({PORT: port, TOKEN: token}):
             yield Session(process, said)
+        patience = _CLOSE_SECONDS
     finally:
-        _close(process, process.stdin)
+        _close(process, process.stdin, patience)
         reader.join(timeout=1)
 
 
@@ -97,7 +100,7 @@ def _connected(
     limit = CONNECT_SECONDS if engine.runs else START_SECONDS
     line = _first_line(stdout, limit)
     if line is None:
-        raise OutsideTrouble(
+        raise NoEngine(
             f"{engine.where} took the connection, and gave no session in {limit:.0f} s",
             hint="see that it is a Dagger engine of version 0.21, and what its log says",
         )
@@ -110,7 +113,7 @@ def _connected(
             process.wait(timeout=2)
         reader.join(timeout=1)
         words = _telling(said) or line.decode(errors="replace").strip() or "it ended at once"
-        raise OutsideTrouble(
+        raise NoEngine(
             f"no session with {engine.where}: {words}",
             hint="this needs a Dagger engine and CLI of version 0.21; `doctor` tells what is here",
         ) from None
@@ -148,12 +151,12 @@ def _telling(said: deque[str]) -> str:
     return lines[-1] if lines else ""
 
 
-def _close(process: subprocess.Popen[bytes], stdin: IO[bytes]) -> None:
+def _close(process: subprocess.Popen[bytes], stdin: IO[bytes], patience: float) -> None:
     """End the CLI by closing its stdin, so that it can say goodbye to the engine."""
     with contextlib.suppress(OSError):
         stdin.close()
     try:
-        process.wait(timeout=_CLOSE_SECONDS)
+        process.wait(timeout=patience)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         process.kill()
         process.wait()

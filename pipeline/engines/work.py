@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import ChainError, OutsideTrouble, system_trouble
+from pipeline.errors import ChainError, OutsideTrouble, is_system_trouble, system_trouble
 from pipeline.failures import Failure
+from pipeline.oci.blob import NotHere
 from pipeline.steps.program import PROGRAMS, RESULT, Inputs, StepOutput, run_program
 from pipeline.wheels.house import sha256_of
 
@@ -21,18 +22,30 @@ SEAL = "seal"
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """A step must read files that are not here yet: digests, "sha256:<hex>"."""
+
+    digests: tuple[str, ...]
+
+
+Outcome = bytes | Failure | Wanted
+"""What became of a step: its result.json, what went wrong, or what it must have first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """A step with its inputs on disk, in a form that crosses processes.
 
-    `files` maps hex sha256 to a path, `steps` are directory and result.json of its inputs, `out` is
-    where the output goes, `temporary` an empty directory on the same file system; a job that only
-    prepares a step has neither.
+    `files` maps hex sha256 to a path, `steps` are directory and result.json of its inputs, `kept`
+    is `Inputs.kept`, `out` is where the output goes, `temporary` an empty directory on the same
+    file system; a job that only prepares a step has neither.
     """
 
     program: str
     params: Mapping[str, Any]
     files: Mapping[str, str]
     steps: tuple[tuple[str, bytes], ...]
+    kept: str
     out: str = ""
     temporary: str = ""
 
@@ -49,11 +62,14 @@ def _inputs(job: Job) -> Inputs:
         params=job.params,
         file=lambda sha256: Path(job.files[sha256]),
         steps=[StepOutput(Path(directory), data) for directory, data in job.steps],
+        kept=Path(job.kept),
     )
 
 
-def work(job: Job) -> bytes | Failure:
-    """Run one step, and move its output to its place; returns its result.json."""
+def work(job: Job) -> Outcome:
+    """Run one step, and move its output to its place. Raises ValueError for one to be prepared."""
+    if not job.out or not job.temporary:
+        raise ValueError("a job without a place")  # the directory of work is removed at the end
     temporary = Path(job.temporary)
     try:
         output = run_program(job.program, _inputs(job), temporary)
@@ -70,10 +86,12 @@ def work(job: Job) -> bytes | Failure:
                 raise
             _check_same(Path(job.out), output)
         return output.data
+    except NotHere as error:
+        return Wanted(error.digests)
     except ChainError as error:
         return Failure.of(error)
-    except (OSError, MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+    except (OSError, MemoryError, RuntimeError, ImportError) as error:
+        if not is_system_trouble(error):
             raise
         return Failure.of(system_trouble(error, job.program))
     finally:

@@ -21,9 +21,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
-from pipeline.engines.work import Job, prepare, work
+from pipeline.engines.work import Job, Outcome, prepare, work
 from pipeline.errors import OutsideTrouble
-from pipeline.failures import Failure
 from pipeline.graph import Step
 from pipeline.steps.program import PROGRAMS
 
@@ -98,10 +97,10 @@ class Workers:
         with _deaths():
             worker.connection.send(job)
 
-    def wait(self) -> list[tuple[Step, bytes | Failure]]:
-        """Wait until a step is done; returns all that are, with result.json or what went wrong."""
+    def wait(self) -> list[tuple[Step, Outcome]]:
+        """Wait until a step ends; returns all that did, and what became of them."""
         busy = {one.connection: one for one in self._workers if one.step is not None}
-        done: list[tuple[Step, bytes | Failure]] = []
+        done: list[tuple[Step, Outcome]] = []
         for connection in wait(list(busy)):
             worker = busy[connection]  # type: ignore[index]
             step = worker.step
@@ -163,7 +162,7 @@ def _serve(connection: Connection, programs: Sequence[str]) -> None:
             job: Job = connection.recv()
         except EOFError:
             return
-        outcome: bytes | Failure | _Crash | None = None
+        outcome: Outcome | _Crash | None = None
         try:
             if job.out:
                 outcome = work(job)

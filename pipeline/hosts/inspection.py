@@ -20,11 +20,15 @@ _TITLE = "org.opencontainers.image.title"
 
 @dataclass(frozen=True)
 class Inspected:
-    """An image as a runtime shows it: its identity, its names, its config as an image config."""
+    """An image as a runtime shows it: its identity, its names, its config as an image config.
+
+    `handle` is the id by which that runtime knows it, of whatever kind.
+    """
 
     identity: Identity
     names: tuple[str, ...]
     config: Mapping[str, Any]
+    handle: str = ""
 
     @property
     def title(self) -> str:
@@ -58,7 +62,7 @@ def read_inspection(document: Mapping[str, Any], place: str) -> Inspected:
         fingerprint=fingerprint(config) if known else "",
         diff_ids=tuple(str(one) for one in diff_ids),
     )
-    return Inspected(identity, names, config)
+    return Inspected(identity, names, config, str(document.get("Id") or ""))
 
 
 def _id(text: object) -> str:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from typing import BinaryIO, cast
 
-from pipeline.documents import Malformed, parse_json
+from pipeline.documents import parse_json
 from pipeline.errors import OutsideTrouble, UsageError
+from pipeline.hosts.captured import capture
 from pipeline.hosts.inspection import Inspected, read_inspection
 
 HERE = "here"
+DAEMON = "ssh://"
 RUNTIMES = ("docker", "podman", "nerdctl")
 _SECONDS = 60
+_LONGEST = 500
+_NAME = r"[\w.:%+\[\]][\w.:%+\[\]-]*"
+_HOST = re.compile(rf"({DAEMON})?({_NAME}@)?{_NAME}/?", re.ASCII)
 _SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15")
 
 
 class Runtime:
-    """A runtime that answers. `host` is a name that ssh knows, or "here"."""
+    """A runtime that answers. `host` is a name that ssh knows, "here", or ssh://[USER@]HOST[:PORT].
+
+    The last one is for this machine's docker or podman with a daemon there (DOCKER_HOST).
+    """
 
     def __init__(self, host: str, program: str):
         self.host, self.program = host, program
@@ -29,14 +39,13 @@ class Runtime:
 
         Raises UsageError for what is no host, OutsideTrouble when none answers there.
         """
-        if host.startswith("-") or not host:
-            raise UsageError(f"{host!r} is no host", hint=f"a host is a name for ssh, or {HERE!r}")
+        check_host(host)
         reasons = []
         for name in [program] if program else RUNTIMES:
             done = _run(host, [name, "version"])
             if done.returncode == 0:
                 return cls(host, name)
-            if host != HERE and done.returncode == 255:
+            if _is_reached_by_ssh(host) and done.returncode == 255:
                 raise OutsideTrouble(
                     f"{host} cannot be reached: {_last(done.stderr)}", hint=f"try: ssh {host} true"
                 )
@@ -57,19 +66,34 @@ class Runtime:
         """Return images by name. Raises OutsideTrouble when one is not there."""
         text = self._ask("image", "inspect", *names)
         try:
-            return [read_inspection(one, self.host) for one in parse_json(text.encode())]
-        except (Malformed, AttributeError, TypeError) as error:
+            found = [read_inspection(one, self.host) for one in parse_json(text.encode())]
+            if not found:
+                raise ValueError("no image, and no error either")
+            return found
+        except (ValueError, AttributeError, TypeError) as error:
             raise OutsideTrouble(
                 f"{self.program} on {_place(self.host)} shows its images in an unknown form",
                 hint="name another runtime with --runtime",
             ) from error
 
+    def has(self, name: str) -> bool:
+        """Return whether the runtime shows an image of that name."""
+        return _run(self.host, [self.program, "image", "inspect", name]).returncode == 0
+
+    def lacks(self, name: str) -> OutsideTrouble:
+        """Return the error for an image that is not there."""
+        return OutsideTrouble(
+            f"no image on {_place(self.host)} has the content of {name}",
+            hint=f"bring it there: load STAGE --host {self.host}",
+        )
+
     def load(self, write: Callable[[BinaryIO], None]) -> None:
         """Load the archive that `write` writes to a stream."""
         command = _command(self.host, [self.program, "load"])
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+            command, env=_environment(self.host),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
         assert process.stdin is not None
         try:
             with process.stdin as stream:
@@ -89,6 +113,31 @@ class Runtime:
                 hint="look at its disk space and its log",
             )
 
+    def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start a command of this runtime with pipes; a signal to this program does not reach it.
+
+        Raises OSError.
+        """
+        return subprocess.Popen(
+            _command(self.host, command),
+            env=_environment(self.host),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def remove(self, container: str) -> None:
+        """Remove a container, whether it runs, has ended or is not there."""
+        _run(self.host, [self.program, "rm", "--force", container])
+
+    def trouble(self, what: str) -> OutsideTrouble:
+        """Return the error for something that the runtime does not do."""
+        return OutsideTrouble(
+            f"{self.program} on {_place(self.host)} {what}",
+            hint="log in there, or bring the image with `load`",
+        )
+
     def _ask(self, *args: str) -> str:
         done = _run(self.host, [self.program, *args])
         if done.returncode:
@@ -99,27 +148,44 @@ class Runtime:
         return done.stdout
 
 
+def check_host(host: str) -> None:
+    """Raise UsageError for what is no host.
+
+    A name ends up in command lines, also in those of the user's ssh configuration (%h, %r): one
+    that could be an option or hold a shell's signs is none.
+    """
+    if not _HOST.fullmatch(host):
+        raise UsageError(
+            f"{host!r} is no host",
+            hint=f"a host is a name for ssh, ssh://[USER@]HOST[:PORT], or {HERE!r}",
+        )
+
+
 def _place(host: str) -> str:
     return "this machine" if host == HERE else host
 
 
+def _is_reached_by_ssh(host: str) -> bool:
+    return host != HERE and not host.startswith(DAEMON)
+
+
 def _command(host: str, command: Sequence[str]) -> list[str]:
-    return list(command) if host == HERE else [*_SSH, host, shlex.join(command)]
+    return [*_SSH, host, shlex.join(command)] if _is_reached_by_ssh(host) else list(command)
+
+
+def _environment(host: str) -> dict[str, str] | None:
+    """Return the environment of a command: ours, with the daemon where that is elsewhere."""
+    if not host.startswith(DAEMON):
+        return None
+    return {**os.environ, "DOCKER_HOST": host, "CONTAINER_HOST": host}
 
 
 def _run(host: str, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    full = _command(host, command)
-    try:
-        return subprocess.run(
-            full, capture_output=True, text=True, errors="replace", timeout=_SECONDS,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    except FileNotFoundError:
-        return subprocess.CompletedProcess(full, 127, "", "not installed")
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(full, 124, "", f"no answer within {_SECONDS} s")
+    return capture(_command(host, command), _environment(host), _SECONDS)
 
 
 def _last(text: str) -> str:
+    """Return the last line, as it may be shown on a terminal."""
     lines = text.strip().splitlines()
-    return lines[-1] if lines else ""
+    last = lines[-1][:_LONGEST] if lines else ""
+    return "".join(one if one.isprintable() else " " for one in last).strip()

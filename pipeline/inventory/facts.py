@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from pipeline.inventory.elf import Elf, read_elf
 from pipeline.inventory.metadata import Metadata, Origin, RecordRow, Unreadable
 from pipeline.oci.binary import ELF
 from pipeline.oci.blob import Blob
-from pipeline.oci.content import read_files
+from pipeline.oci.files import read_files
 from pipeline.oci.index import LayerIndex
 from pipeline.oci.kept import keep, kept
 from pipeline.oci.random import files_of
+from pipeline.oci.texts import Texts
 from pipeline.oci.view import ImageView, LayersView, RootfsView
 
 _FORMAT = 1
@@ -39,7 +41,8 @@ def read_metadata(view: ImageView, cache: Path | None, memo: Memo) -> None:
         if index.digest in memo.layers:
             continue
         memo.layers.add(index.digest)
-        for row in _facts(blob, index, cache and cache / "metadata", _metadata):
+        find = partial(_metadata, texts=view.texts)
+        for row in _facts(blob, index, cache and cache / "metadata", find):
             parser, sha256, value = row
             memo.parsed[parser, sha256] = _value(value)
 
@@ -81,7 +84,7 @@ def _facts(
     return rows
 
 
-def _metadata(blob: Blob, index: LayerIndex) -> Iterator[Any]:
+def _metadata(blob: Blob, index: LayerIndex, texts: Texts | None) -> Iterator[Any]:
     """Yield (parser, sha256, value) of the metadata files of a layer."""
     wanted: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
@@ -98,7 +101,7 @@ def _metadata(blob: Blob, index: LayerIndex) -> Iterator[Any]:
         seen.add((parser, entry.sha256))
         wanted[entry.path] = parser
     hashes = {entry.path: entry.sha256 for entry in index.entries if entry.path in wanted}
-    contents = read_files(blob, index, list(wanted)) if wanted else {}
+    contents = read_files(blob, index, list(wanted), texts) if wanted else {}
     for path, parser in wanted.items():
         yield parser, hashes[path], _row(parse(parser, contents[path]))
 

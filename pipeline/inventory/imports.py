@@ -15,6 +15,52 @@ from dataclasses import dataclass, field
 from pipeline.oci.view import ImageView
 
 # "from a.b import c", "import a.b as c, d.e": absolute names only, for relative ones stay inside.
+# Of "from a import b" the package counts too, for the sake of b; not of what is imported most,
+# which no distribution brings (this Python's own list would be another on the next Python).
+_COMMON = frozenset(
+    {
+        "__future__",
+        "abc",
+        "ast",
+        "asyncio",
+        "base64",
+        "collections",
+        "concurrent",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "enum",
+        "functools",
+        "importlib",
+        "inspect",
+        "io",
+        "itertools",
+        "json",
+        "logging",
+        "math",
+        "multiprocessing",
+        "operator",
+        "os",
+        "pathlib",
+        "random",
+        "re",
+        "shutil",
+        "string",
+        "subprocess",
+        "sys",
+        "tempfile",
+        "threading",
+        "time",
+        "types",
+        "typing",
+        "unittest",
+        "urllib",
+        "uuid",
+        "warnings",
+        "weakref",
+    }
+)
 # After a line end, not at `^`: that is tried at every byte, a line end is searched for.
 _LINE = re.compile(rb"\n(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([^\n;#]+))")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
@@ -23,7 +69,7 @@ UNKNOWN_LINE = 0
 
 
 def dotted_imports(source: bytes) -> tuple[str, ...]:
-    """Return the dotted modules that lines of a source file import, sorted.
+    """Return the modules that lines of a source file import from, or by a dotted name, sorted.
 
     `import torch` is left out: whether a top-level package is there is another question.
     """
@@ -31,7 +77,7 @@ def dotted_imports(source: bytes) -> tuple[str, ...]:
     for one, several in _LINE.findall(b"\n" + source):
         for name in [one] if one else several.split(b","):
             text = name.split(b" as ")[0].strip().decode("ascii", "replace")
-            if _NAME.fullmatch(text):
+            if _NAME.fullmatch(text) or (one and text not in _COMMON):
                 found.add(text)
     return tuple(sorted(found))
 

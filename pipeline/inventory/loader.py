@@ -104,6 +104,15 @@ class Loader:
                     found.setdefault(name, set()).add(taken.path)
         return {name: tuple(sorted(paths)) for name, paths in found.items()}
 
+    @cached_property
+    def needed_by(self) -> Mapping[str, tuple[str, ...]]:
+        """The objects that need a library, by the name that they need."""
+        found: dict[str, list[str]] = {}
+        for path, (elf, _) in self._objects.items():
+            for name in elf.needed:
+                found.setdefault(name, []).append(path)
+        return {name: tuple(sorted(paths)) for name, paths in found.items()}
+
     def take(self, name: str, user: str) -> Taken | None:
         """Return what an object, by path, gets for a name that it needs."""
         elf, located = self._objects[user]

@@ -81,12 +81,36 @@ class Modules:
             self._answers[module] = self._missing(module)
         return self._answers[module]
 
+    def source(self, module: str) -> str | None:
+        """Return the one source file that a module is made of, and nothing else.
+
+        None for a namespace package or an extension, and below a package that makes modules.
+        """
+        places = list(self.directories)
+        parts = module.split(".")
+        for part in parts[:-1]:
+            package = self._package([f"{place}/{part}" for place in places])
+            if package is None or self._dynamic([package]):
+                return None
+            places = [package]
+        paths = [f"{place}/{parts[-1]}" for place in places]
+        package = self._package(paths)
+        if package is not None:
+            return self.view.tree.real_path(f"{package}/__init__.py")
+        if any(path in self._extensions for path in paths):
+            return None
+        found = next((f"{path}.py" for path in paths if self._is_file(f"{path}.py")), None)
+        return self.view.tree.real_path(found) if found else None
+
+    def _package(self, paths: Sequence[str]) -> str | None:
+        return next((path for path in paths if self._is_file(f"{path}/__init__.py")), None)
+
     def _missing(self, module: str) -> str | None:
         parts = module.split(".")
         places = list(self.directories)
         for depth in range(1, len(parts) + 1):
             paths = [f"{place}/{parts[depth - 1]}" for place in places]
-            package = next((path for path in paths if self._is_file(f"{path}/__init__.py")), None)
+            package = self._package(paths)
             if package is None:
                 if any(self._is_file(f"{path}.py") or path in self._extensions for path in paths):
                     return None

@@ -50,13 +50,25 @@ class LockedDeb:
 
 
 @dataclass(frozen=True)
+class Captured:
+    """A file that says what is in the layers of an image: path beside the lock, hex sha256, size.
+
+    See `pipeline.base.capture`.
+    """
+
+    path: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
 class Base:
     """What the first stage of a chain starts from.
 
     `platform` is spelled as OCI does, `linux/arm64`. A base is either an image by digest (`image`,
     `digest`), or a Debian (`suite`, the `packages` asked for, and their closure `debs`) that the
     selected wheels are installed into. `inventory` names the distributions that are established to
-    be in the image, as (normalized name, version).
+    be in the image, as (normalized name, version); `captured` is what is known of its layers.
     """
 
     name: str
@@ -68,6 +80,7 @@ class Base:
     packages: tuple[str, ...] = ()
     debs: tuple[LockedDeb, ...] = ()
     inventory: tuple[tuple[str, str], ...] = ()
+    captured: Captured | None = None
 
     @property
     def site_packages(self) -> str:

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.errors import Fault, OutsideTrouble, UsageError
+from pipeline.errors import Fault, OutsideTrouble, UsageError, system_trouble
 from pipeline.toml import parse_file
 
 _T = TypeVar("_T")
 _WORDS = {str: "a string", int: "an integer", list: "an array", Mapping: "a table", bool: "a bool"}
 # TOML 1.0: what an integer can hold in any reader.
 _MOST = 2**63 - 1
+_LEFT = 3600  # seconds
 
 
 def read_toml(path: Path, *, missing: str) -> dict[str, Any]:
@@ -40,18 +43,40 @@ def read_toml(path: Path, *, missing: str) -> dict[str, Any]:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a whole file or nothing: to a name beside it, then renamed.
+    """Write a whole file or nothing: to a name beside it, then renamed, and on the disk by then.
+
+    What UTF-8 cannot say (bytes of a foreign file name) is written as an escape. A writer that was
+    killed may leave its `.NAME.PID.new`; one that comes an hour later removes it.
 
     Raises:
         OutsideTrouble: it cannot be written.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        new.write_text(text, encoding="utf-8", newline="\n")
+        with new.open("wb") as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+            file.flush()
+            os.fsync(file.fileno())  # else a crash of the machine can keep the name and no content
         new.replace(path)
-    except OSError as error:
-        new.unlink(missing_ok=True)
-        raise OutsideTrouble(f"{path}: cannot be written: {error.strerror}") from None
+        _remove_left(path)
+    except BaseException as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
+        raise OutsideTrouble(
+            f"{path}: cannot be written: {error.strerror}", hint=system_trouble(error).hint
+        ) from None
+
+
+def _remove_left(path: Path) -> None:
+    """Remove what killed writers of a file left beside it: no writer takes as long as that."""
+    left = re.compile(re.escape(f".{path.name}.") + r"[0-9]+\.new")
+    for other in list(path.parent.iterdir()):
+        if left.fullmatch(other.name):
+            with suppress(OSError):
+                if time.time() - other.stat().st_mtime > _LEFT:
+                    other.unlink()
 
 
 class Table:

@@ -12,7 +12,16 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from pipeline.lock.entries import SHA256
-from pipeline.lock.model import Base, Known, LockedDeb, LockedWheel, Override, Removal, Zstd
+from pipeline.lock.model import (
+    Base,
+    Captured,
+    Known,
+    LockedDeb,
+    LockedWheel,
+    Override,
+    Removal,
+    Zstd,
+)
 from pipeline.lock.table import Table, sorted_or_fault
 from pipeline.wheels.target import MACHINES, Target
 
@@ -125,10 +134,11 @@ def _base(name: str, table: Table, resolved: bool) -> Base:
     if "image" in table.values:
         image, suite = table.text("image"), ""
         digest = table.text("digest", pattern=f"sha256:{SHA256}", like=f"sha256: and {_HEX}")
+        captured = _captured(table.table("captured")) if "captured" in table.values else None
         packages: tuple[str, ...] = ()
         debs: tuple[LockedDeb, ...] = ()
     else:
-        image, digest, suite = "", "", table.text("suite")
+        image, digest, suite, captured = "", "", table.text("suite"), None
         packages = table.texts("packages")
         sorted_or_fault(table, "packages", list(packages), list(packages))
         debs = tuple(_deb(t) for t in table.tables("debs", required=resolved))
@@ -143,7 +153,19 @@ def _base(name: str, table: Table, resolved: bool) -> Base:
         if not version or canonicalize_name(found) != found:
             table.fault(f"inventory[{position}]", f"{text!r} is not <normalized name>==<version>")
         inventory.append((found, version))
-    return Base(name, platform, target, image, digest, suite, packages, debs, tuple(inventory))
+    return Base(
+        name, platform, target, image, digest, suite, packages, debs, tuple(inventory), captured
+    )
+
+
+def _captured(table: Table) -> Captured:
+    path = table.text("path", pattern=r"[^/\s:][^\s:]*", like="a path beside the lock")
+    if _CLIMBS.search(f"/{path}"):
+        table.fault("path", f"{path!r} is not in its one spelling")
+    size = table.integer("size", least=1) or 0
+    captured = Captured(path, table.text("sha256", pattern=SHA256, like=_HEX), size)
+    table.close()
+    return captured
 
 
 def _deb(table: Table) -> LockedDeb:

@@ -24,6 +24,7 @@ from pipeline.oci.index import MEDIA_TYPE_TAR, LayerIndex
 from pipeline.oci.members import MANIFEST, Archive
 from pipeline.oci.reading import layer_index
 from pipeline.oci.selection import Platform
+from pipeline.oci.shape import check_config
 from pipeline.oci.tarlayout import open_tar_layout
 from pipeline.oci.view import LayerInfo, LayersView
 
@@ -119,11 +120,8 @@ def _has(image: _Image, reference: str) -> bool:
 
 
 def _view(archive: Archive, name: str, image: _Image, index_cache: Path | None) -> LayersView:
-    try:
-        diff_ids = [str(one) for one in image.config["rootfs"]["diff_ids"]]
-        history = made_by(image.config, len(image.layers))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Refusal(f"{name}: its config is no image config: {error!r}", hint=_AGAIN) from error
+    diff_ids: list[str] = check_config(image.config, name, _AGAIN)["rootfs"]["diff_ids"]
+    history = made_by(image.config, len(image.layers))
     if len(diff_ids) != len(image.layers):
         raise Refusal(f"{name}: {len(image.layers)} layers, but {len(diff_ids)} diff ids")
     blobs: list[tuple[Blob, LayerIndex]] = []

@@ -6,7 +6,7 @@ import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, NoReturn, Protocol, cast
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,31 @@ class Part:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.name}"
+
+
+class NotHere(Exception):
+    """Blobs must be read that are not on this machine; whoever can bring them does so, and goes on.
+
+    Never seen by a user. `digests` are "sha256:<hex>".
+    """
+
+    def __init__(self, *digests: str):
+        super().__init__(*digests)
+        self.digests = digests
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A layer that is known by its index, and lies somewhere else."""
+
+    digest: str
+
+    def open_read(self) -> NoReturn:
+        """Raise NotHere."""
+        raise NotHere(self.digest)
+
+    def __str__(self) -> str:
+        return self.digest
 
 
 class Readable(Protocol):

@@ -1,4 +1,4 @@
-"""Read layers: index a blob of any maker in one pass, and fetch single files out of a blob."""
+"""Read layers: index a blob of any maker in one pass. Single files of it: `oci.files`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
 import zstandard
@@ -34,10 +34,10 @@ from pipeline.oci.index import (
 )
 from pipeline.oci.layer import OPAQUE_NAME, WHITEOUT_PREFIX
 from pipeline.oci.tarstream import TarFault, read_tar
+from pipeline.oci.texts import MAX_TEXT, Keep, Texts
 
-_CHUNK = 1024 * 1024
+CHUNK = 1024 * 1024
 _LARGE = 256 * 1024  # bytes from which handing a file to a thread is cheaper than hashing it
-_FRAMES = 3  # of 16 MiB at most: the start of a large file, its end, and the file beside it
 _MAGIC = ((b"\x1f\x8b", MEDIA_TYPE_GZIP), (b"\x28\xb5\x2f\xfd", MEDIA_TYPE_ZSTD))
 _TYPES = {
     tarstream.FILE: FILE,
@@ -51,7 +51,7 @@ _TYPES = {
 DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
 
 
-class _Hashing(io.RawIOBase):
+class Hashing(io.RawIOBase):
     """A reader that hashes and counts what passes through it."""
 
     def __init__(self, inner: BinaryIO, thread: HashThread | None = None):
@@ -75,7 +75,7 @@ class _Hashing(io.RawIOBase):
 
     def drain(self) -> None:
         """Read to the end: what follows the tar's end belongs to the digest too."""
-        while self.read(_CHUNK):
+        while self.read(CHUNK):
             pass
 
 
@@ -100,33 +100,46 @@ def decompressed(stream: BinaryIO, media_type: str) -> Iterator[BinaryIO]:
         yield stream
 
 
-def index_blob(blob: Blob) -> LayerIndex:
+def index_blob(blob: Blob, digest: str = "", texts: Texts | None = None) -> LayerIndex:
     """Index a layer blob (tar, gzip or zstd) in one pass over its bytes.
 
-    Raises Refusal when the blob is no layer, is damaged, or names paths outside the root.
+    `digest` is what the blob must be, if that is known; then the texts of one that allows no random
+    access are put into `texts` in the same pass. Raises Refusal when the blob is another one, is no
+    layer, is damaged, or names paths outside the root.
     """
     media_type = media_type_of(blob)
     try:
         frames = find_frames(blob) if media_type == MEDIA_TYPE_ZSTD else None
-        # Unpacking, hashing the tar and hashing its files are three things at once.
-        with opened(blob) as file, HashThread() as tars, HashThread() as files:
-            outer = _Hashing(file, tars)
-            with decompressed(io.BufferedReader(outer, _CHUNK), media_type) as plain:
-                # Reads of whole blocks and chunks pass through; single headers come from a buffer.
-                inner = _Hashing(plain, tars)
-                found = list(_entries(io.BufferedReader(inner, _CHUNK), files))
-                inner.drain()
-            outer.drain()
+        is_random = frames is not None or media_type == MEDIA_TYPE_TAR
+        with (
+            opened(blob) as file,
+            texts.collect(digest) if texts and digest and not is_random else nullcontext() as keep,
+        ):
+            # Unpacking, hashing the tar and hashing its files are three things at once.
+            with HashThread() as tars, HashThread() as files:
+                outer = Hashing(file, tars)
+                with decompressed(io.BufferedReader(outer, CHUNK), media_type) as plain:
+                    # Reads of whole blocks and chunks pass through; headers come from a buffer.
+                    inner = Hashing(plain, tars)
+                    members = list(_entries(io.BufferedReader(inner, CHUNK), files, keep))
+                    inner.drain()
+                outer.drain()
+            found = "sha256:" + outer.sha256.hexdigest()
+            if digest and found != digest:
+                raise Refusal(
+                    f"{blob}: holds {found}, not what its name says",
+                    hint="make or copy the layout again",
+                )
     except DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
     entries = tuple(
-        entry if digest is None else entry._replace(sha256=digest.hexdigest())
-        for entry, digest in found
+        entry if hashed is None else entry._replace(sha256=hashed.hexdigest())
+        for entry, hashed in members
     )
     if frames is not None and not _covers(frames, inner.count):
         frames = None
     return LayerIndex(
-        digest="sha256:" + outer.sha256.hexdigest(),
+        digest=found,
         diff_id="sha256:" + inner.sha256.hexdigest(),
         size=outer.count,
         media_type=media_type,
@@ -141,127 +154,17 @@ def _covers(frames: Frames, size: int) -> bool:
     return frames.size * (len(frames.compressed) - 1) < size <= frames.size * len(frames.compressed)
 
 
-def read_files(blob: Blob, index: LayerIndex, paths: Collection[str]) -> dict[str, bytes]:
-    """Return the content of files of one layer, by their paths in it.
-
-    Our own layers are read frame by frame; blobs of other makers take one pass. Raises KeyError
-    for a path that is no file of this layer, Refusal when content does not hash as indexed.
-    """
-    wanted = {path: index.files[path] for path in paths}
-    if not wanted:
-        return {}
-    if index.frames or index.media_type == MEDIA_TYPE_TAR:
-        found = _read_frames(blob, index, wanted)
-    else:
-        found = _read_scanning(blob, wanted)
-    for path, entry in wanted.items():
-        if path not in found or hashlib.sha256(found[path]).hexdigest() != entry.sha256:
-            raise Refusal(f"{blob}: {path} is not what its index says", hint="remove the blob")
-    return found
-
-
-def _read_frames(blob: Blob, index: LayerIndex, wanted: dict[str, Entry]) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    with opened(blob) as file:
-        read = plain_reader(file) if not index.frames else frame_reader(blob, file, index)
-        for entry in sorted(wanted.values(), key=lambda entry: entry.offset):
-            parts: list[bytes] = []
-            position, left = entry.offset, entry.size
-            while left:
-                part = read(position, left)
-                if not part:
-                    raise Refusal(f"{blob}: {entry.path} lies outside of it")
-                parts.append(part)
-                position += len(part)
-                left -= len(part)
-            found[entry.path] = b"".join(parts)
-    return found
-
-
-Reader = Callable[[int, int], bytes]
-"""(position in the tar, bytes wanted) -> some of them, none at the end."""
-
-
-def plain_reader(file: BinaryIO) -> Reader:
-    """Return a reader of a plain tar."""
-
-    def read(position: int, size: int) -> bytes:
-        file.seek(position)
-        return file.read(size)
-
-    return read
-
-
-def frame_reader(blob: Blob, file: BinaryIO, index: LayerIndex) -> Reader:
-    """Return a reader of the tar in a blob of frames; the last few frames stay in memory."""
-    starts = [0]
-    for size in index.frames:
-        starts.append(starts[-1] + size)
-    recent: dict[int, bytes] = {}
-
-    def read(position: int, size: int) -> bytes:
-        number = position // index.frame_size
-        frame = recent.pop(number, None)
-        if frame is None:
-            if number >= len(index.frames):
-                return b""
-            file.seek(starts[number])
-            frame = _decompress(blob, file.read(index.frames[number]), number, index.frame_size)
-        recent[number] = frame
-        if len(recent) > _FRAMES:
-            del recent[next(iter(recent))]
-        at = position % index.frame_size
-        return frame[at : at + size]
-
-    return read
-
-
-def _decompress(blob: Blob, data: bytes, number: int, size: int) -> bytes:
-    try:
-        # What a frame declares is allocated at once, so it is asked before.
-        if not 0 <= zstandard.frame_content_size(data) <= size:
-            raise Refusal(f"{blob}: damaged at frame {number}: it declares another size")
-        return zstandard.ZstdDecompressor().decompress(data)
-    except zstandard.ZstdError as error:
-        raise Refusal(f"{blob}: damaged at frame {number}: {error}") from error
-
-
-def _read_scanning(blob: Blob, wanted: dict[str, Entry]) -> dict[str, bytes]:
-    # A hard link has no bytes of its own: read the file of this layer that it names.
-    names: dict[str, list[str]] = {}
-    for path, entry in wanted.items():
-        names.setdefault(entry.link or path, []).append(path)
-    found: dict[str, bytes] = {}
-    try:
-        with opened(blob) as file, decompressed(file, media_type_of(blob)) as plain:
-            for member, stream in read_tar(io.BufferedReader(_Hashing(plain), _CHUNK)):
-                path = normal_path(member.name)
-                if stream is None or path not in names:
-                    continue
-                # A tar may hold a path twice, and then the last one counts.
-                if all(wanted[name].size != member.size for name in names[path]):
-                    continue
-                data = stream.read()
-                found.update(dict.fromkeys(names[path], data))
-                sha256 = hashlib.sha256(data).hexdigest()
-                if all(wanted[name].sha256 == sha256 for name in names[path]):
-                    del names[path]
-                if not names:
-                    break
-    except DAMAGE as error:
-        raise Refusal(f"{blob}: not a readable layer: {error}") from error
-    return found
-
-
 def normal_path(name: str) -> str:
-    """Return a tar member's name as an index path; raises Refusal when it leaves the root."""
+    """Return a tar member's name as an index path; raises TarFault when it leaves the root."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise Refusal(f"layer entry {name!r} climbs out of the root")
+        raise TarFault(f"entry {name!r} climbs out of the root")
     return "/".join(parts)
 
 
-def _entries(plain: BinaryIO, thread: HashThread) -> Iterator[tuple[Entry, Digest | None]]:
+def _entries(
+    plain: BinaryIO, thread: HashThread, keep: Keep | None
+) -> Iterator[tuple[Entry, Digest | None]]:
     """Yield entries; of one with a digest that has yet to be taken when the thread is through."""
     files: dict[str, tuple[Entry, Digest | None]] = {}
     for member, stream in read_tar(plain):
@@ -274,10 +177,11 @@ def _entries(plain: BinaryIO, thread: HashThread) -> Iterator[tuple[Entry, Diges
         elif base.startswith(WHITEOUT_PREFIX):
             removed = base[len(WHITEOUT_PREFIX) :]
             if removed in ("", ".", ".."):
-                raise Refusal(f"layer entry {path!r} removes nothing that has a name")
+                raise TarFault(f"entry {path!r} removes nothing that has a name")
             yield Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode), None
         elif stream is not None:
-            sha256, start, digest = _hash(stream, member.size, thread)
+            text = keep if member.size <= MAX_TEXT else None
+            sha256, start, digest = _hash(stream, member.size, thread, text)
             offset = member.offset if member.size else -1
             entry = Entry(path, FILE, mode, member.size, sha256, "", offset, start, member.mtime)
             files[path] = (entry, digest)
@@ -290,15 +194,22 @@ def _entries(plain: BinaryIO, thread: HashThread) -> Iterator[tuple[Entry, Diges
             yield Entry(path, kind, mode, 0, "", member.link if kind == SYMLINK else ""), None
 
 
-def _hash(stream: BinaryIO, size: int, thread: HashThread) -> tuple[str, str, Digest | None]:
+def _hash(
+    stream: BinaryIO, size: int, thread: HashThread, keep: Keep | None
+) -> tuple[str, str, Digest | None]:
     """Return (hex sha256, `Entry.start`, None) of a member's data; of a large file the digest that
-    the thread fills, and no text of it yet."""
-    chunk = stream.read(_CHUNK)
+    the thread fills, and no text of it yet. `keep` is given the data whole."""
+    if keep is not None:
+        data = stream.read()
+        sha256 = hashlib.sha256(data).hexdigest()
+        keep(sha256, data)
+        return sha256, binary_start(data[:START]), None
+    chunk = stream.read(CHUNK)
     start = binary_start(chunk[:START])
     if size < _LARGE:
         return hashlib.sha256(chunk).hexdigest(), start, None
     digest = hashlib.sha256()
     while chunk:
         thread.update(digest, chunk)
-        chunk = stream.read(_CHUNK)
+        chunk = stream.read(CHUNK)
     return "", start, digest

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pipeline.errors import Refusal
 from pipeline.oci.image import MEDIA_TYPE_MANIFEST, Below, Image, fingerprint
 from pipeline.oci.selection import parse_object
+from pipeline.oci.shape import check_config
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _AGAIN = "make or copy the image again"
@@ -65,18 +66,12 @@ def config_of(manifest: Mapping[str, Any], name: str) -> Descriptor:
 def read_image(name: str, digest: str, manifest: bytes, config: bytes) -> ImageFile:
     """Read an image's documents, whose digests the caller has checked. Raises Refusal."""
     outer = parse_object(manifest, f"{name}: its manifest")
-    inner = parse_object(config, f"{name}: its config")
+    inner = check_config(parse_object(config, f"{name}: its config"), name, _AGAIN)
     listed = outer.get("layers")
     if not isinstance(listed, list):
         raise Refusal(f"{name}: its manifest lists no layers", hint=_AGAIN)
     layers = [_descriptor(one, f"{name}: layer {number}") for number, one in enumerate(listed)]
-    try:
-        diff_ids = [str(one) for one in inner["rootfs"]["diff_ids"]]
-        history = made_by(inner, len(layers))
-        identity = fingerprint(inner)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise Refusal(f"{name}: its config is no image config: {error!r}", hint=_AGAIN) from error
-    assert identity
+    diff_ids: list[str] = inner["rootfs"]["diff_ids"]
     if len(diff_ids) != len(layers):
         raise Refusal(f"{name}: {len(layers)} layers, but {len(diff_ids)} diff ids")
     return ImageFile(
@@ -88,20 +83,17 @@ def read_image(name: str, digest: str, manifest: bytes, config: bytes) -> ImageF
         config_descriptor=config_of(outer, name),
         layers=layers,
         diff_ids=diff_ids,
-        created_by=history,
+        created_by=made_by(inner, len(layers)),
         document=inner,
     )
 
 
 def made_by(config: Mapping[str, Any], layers: int) -> list[str]:
-    """Return what made each layer by a config's history; "" for all where the counts differ.
-
-    Raises AttributeError or TypeError for a history that is no list of objects.
-    """
+    """Return what made each layer by a config's history; "" for all where the counts differ."""
     history = [step for step in config.get("history") or () if not step.get("empty_layer")]
     if len(history) != layers:
         return [""] * layers
-    return [str(step.get("created_by", "")) for step in history]
+    return [step.get("created_by") or "" for step in history]
 
 
 def _descriptor(value: Any, where: str) -> Descriptor:

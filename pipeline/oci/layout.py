@@ -91,6 +91,13 @@ class LayoutWriter:
         }
         self._write_index()
 
+    def held(self, digest: str, size: int) -> Path | None:
+        """Return the place of a blob that lies here whole already, None if it does not."""
+        path = self._path(digest)
+        if self._trust is None or path.is_symlink():
+            return None
+        return path if self._trust.holds(path, path.name, size) else None
+
     def keep_only(self, tags: Iterable[str]) -> list[str]:
         """Drop all other tags, and every blob that no kept image reaches; return those tags."""
         keep = set(tags)

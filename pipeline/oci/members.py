@@ -33,6 +33,8 @@ class Archive:
     def __init__(self, path: Path):
         """Raises UsageError when there is no such file, or it is compressed; Refusal for no tar."""
         self.path = path
+        if path.exists() and not path.is_file():  # a pipe can be read once only, a part cannot
+            raise UsageError(f"{path} is no file", hint="name a `docker save` file")
         try:
             with path.open("rb") as file:
                 packed = _PACKED.get(file.read(2))

@@ -15,15 +15,8 @@ from typing import IO, BinaryIO, cast
 
 from pipeline.errors import Refusal
 from pipeline.oci.blob import Blob, opened
-from pipeline.oci.content import (
-    DAMAGE,
-    Reader,
-    decompressed,
-    frame_reader,
-    media_type_of,
-    normal_path,
-    plain_reader,
-)
+from pipeline.oci.content import DAMAGE, decompressed, media_type_of, normal_path
+from pipeline.oci.files import Reader, frame_reader, plain_reader
 from pipeline.oci.index import MEDIA_TYPE_TAR, Entry, LayerIndex
 from pipeline.oci.tarstream import read_tar
 
@@ -42,6 +35,8 @@ def files_of(
     """
     asked = set(paths)
     wanted = {entry.path: entry for entry in index.entries if entry.path in asked and entry.size}
+    if not wanted:  # the blob may be elsewhere, and is not asked for
+        return
     if not index.frames and index.media_type != MEDIA_TYPE_TAR:
         yield from _scanned(blob, wanted)
         return

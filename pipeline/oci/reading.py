@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from pipeline.errors import Refusal, UsageError
 from pipeline.oci.blob import Blob
 from pipeline.oci.content import index_blob
-from pipeline.oci.imagefile import ImageFile, config_of, read_image
+from pipeline.oci.imagefile import Descriptor, ImageFile, config_of, read_image
 from pipeline.oci.index import LayerIndex
 from pipeline.oci.kept import keep, kept
 from pipeline.oci.layout import REF_NAME
@@ -28,6 +28,7 @@ from pipeline.oci.selection import (
     parse_object,
     the_one,
 )
+from pipeline.oci.texts import Texts
 from pipeline.oci.view import LayerInfo, LayersView
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -40,18 +41,23 @@ def open_layout(
     *,
     platform: Platform | None = None,
     index_cache: Path | None = None,
+    elsewhere: Callable[[ImageFile, Descriptor], Blob] | None = None,
 ) -> LayersView:
     """Open the image of a layout that has the tag and is for the platform (linux/arm64).
 
     Without a tag the layout must hold one tag at most. Layer indexes are taken from, and put into,
-    `index_cache`. Raises UsageError when there is no such layout or tag, Refusal when the layout is
-    damaged or has no image, or several, for the platform.
+    `index_cache`. `elsewhere` gives the layers that the layout names and does not hold. Raises
+    UsageError when there is no such layout or tag, Refusal when the layout is damaged or has no
+    image, or several, for the platform.
     """
     image, layout = find_image(root, tag, platform=platform)
     blobs: list[tuple[Blob, LayerIndex]] = []
     layers: list[LayerInfo] = []
     for number, (layer, diff_id) in enumerate(zip(image.layers, image.diff_ids, strict=True)):
-        blob = layout.blob(layer.digest, layer.size)
+        if elsewhere is None or layout.holds(layer):
+            blob: Blob = layout.blob(layer.digest, layer.size)
+        else:
+            blob = elsewhere(image, layer)
         index = layer_index(blob, layer.digest, index_cache)
         if index.diff_id != diff_id:
             raise Refusal(
@@ -66,6 +72,7 @@ def open_layout(
         image.document,
         config_digest=image.config_descriptor.digest,
         manifest_digest=image.digest,
+        texts=Texts(index_cache) if index_cache else None,
     )
 
 
@@ -122,6 +129,10 @@ class Layout:
             raise Refusal(f"{path}: holds {found}, not what its name says", hint=_AGAIN)
         return data
 
+    def holds(self, layer: Descriptor) -> bool:
+        """Whether a blob is there at all. A layout may leave some to a store outside of it."""
+        return (self.root / "blobs" / "sha256" / layer.digest.removeprefix("sha256:")).is_file()
+
     def blob(self, digest: Any, size: Any) -> Path:
         """Return the path of a blob that is there in the size that its descriptor says."""
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
@@ -135,20 +146,24 @@ class Layout:
 
 
 def layer_index(blob: Blob, digest: str, cache: Path | None) -> LayerIndex:
-    """Return the index of a layer from the cache, or make it and keep it there.
+    """Return the index of a layer from the cache, or make it and keep it there, with its texts.
 
     Raises Refusal when the blob is not what `digest` says.
     """
     known = kept_index(digest, cache)
     if known is not None:
         return known
-    index = index_blob(blob)
-    if index.digest != digest:
-        raise Refusal(f"{blob}: holds {index.digest}, not what its name says", hint=_AGAIN)
+    index = index_blob(blob, digest, Texts(cache) if cache else None)
     keep(cache, digest, index.to_bytes())
     if cache is not None:
         _open[cache, digest] = index
     return index
+
+
+def keep_index(digest: str, data: Callable[[], bytes], cache: Path) -> None:
+    """Put the index of a layer, as `to_bytes` gives it, into the cache, unless one is there."""
+    if kept(cache, digest) is None:
+        keep(cache, digest, data())
 
 
 def kept_index(digest: str, cache: Path | None) -> LayerIndex | None:

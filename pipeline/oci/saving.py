@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.errors import Refusal
-from pipeline.oci.content import decompressed, media_type_of
+from pipeline.oci.content import DAMAGE, decompressed, media_type_of
 from pipeline.oci.image import canonical
 from pipeline.oci.imagefile import Descriptor, ImageFile
 from pipeline.oci.index import MEDIA_TYPE_TAR
 
 _CHUNK = 1 << 20
+_AGAIN = "the layout is damaged: build or copy it again"
 
 
 def write_archive(
@@ -65,13 +66,16 @@ def _add(out: BinaryIO, name: str, size: int, data: BinaryIO) -> str:
 
 def _add_layer(out: BinaryIO, name: str, path: Path, diff_id: str) -> None:
     kind = media_type_of(path)
-    size = path.stat().st_size if kind == MEDIA_TYPE_TAR else _plain_size(path, kind)
-    with path.open("rb") as file, decompressed(file, kind) as plain:
-        found = "sha256:" + _add(out, name, size, plain)
+    try:
+        size = path.stat().st_size if kind == MEDIA_TYPE_TAR else _plain_size(path, kind)
+        with path.open("rb") as file, decompressed(file, kind) as plain:
+            found = "sha256:" + _add(out, name, size, plain)
+    except DAMAGE as error:
+        raise Refusal(f"{path}: not a readable layer: {error}", hint=_AGAIN) from error
     if found != diff_id:
         raise Refusal(
             f"{path}: unpacks to {found}, not {diff_id}",
-            hint="the layout is damaged: build or copy it again",
+            hint=_AGAIN,
         )
 
 

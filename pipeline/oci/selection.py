@@ -53,10 +53,14 @@ def parse_object(data: bytes, where: str) -> Mapping[str, Any]:
 
 
 def parse_manifests(document: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
-    """Return the descriptors of an index. Raises Refusal when it has none."""
+    """Return the descriptors of an index. Raises Refusal when it has none, or they are none."""
     entries = document.get("manifests")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise Refusal(f"{where}: no list of manifests", hint=_AGAIN)
+    for number, entry in enumerate(entries):
+        for key in ("platform", "annotations"):
+            if not isinstance(entry.get(key) or {}, dict):
+                raise Refusal(f"{where}: manifests[{number}].{key} is no object", hint=_AGAIN)
     return entries
 
 

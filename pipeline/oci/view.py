@@ -5,17 +5,21 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from pipeline.errors import UsageError
-from pipeline.oci.blob import Blob
-from pipeline.oci.content import read_files
+from pipeline.errors import UsageError, system_trouble
+from pipeline.oci.blob import Absent, Blob, NotHere
+from pipeline.oci.files import read_files
 from pipeline.oci.index import DIRECTORY, FILE, START, SYMLINK, Entry, LayerIndex, binary_start
+from pipeline.oci.texts import Texts
 from pipeline.oci.tree import Located, Tree
+
+# What is neither read nor followed; a socket is in no layer.
+_SPECIAL = {stat.S_IFCHR: "char", stat.S_IFBLK: "block", stat.S_IFIFO: "fifo"}
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,9 @@ class LayersView:
     """An image given by the blobs and indexes of its layers, lowest first.
 
     `merged` is their merged tree, where the caller has it already. `config_digest` and
-    `manifest_digest` are "sha256:<hex>", "" where they are not known. `at_hand` gives contents of
-    entries of a layer, by path, that need not be read from its blob.
+    `manifest_digest` are "sha256:<hex>", "" where they are not known. `texts` is what has been kept
+    of layers; `at_hand` gives contents of entries of a layer, by path, that need not be read from
+    its blob.
     """
 
     name: str
@@ -59,6 +64,7 @@ class LayersView:
     merged: Tree | None = None
     config_digest: str = ""
     manifest_digest: str = ""
+    texts: Texts | None = None
     at_hand: Callable[[int, Collection[Entry]], Mapping[str, bytes]] = lambda layer, entries: {}
 
     @cached_property
@@ -67,7 +73,10 @@ class LayersView:
         return self.merged or Tree.merge(index.entries for _, index in self.blobs)
 
     def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
-        """Return contents by path, each read from the layer that the merged tree names."""
+        """Return contents by path, each read from the layer that the merged tree names.
+
+        Raises NotHere, with every layer that is needed and absent, before others are read.
+        """
         by_layer: dict[int, dict[str, list[str]]] = {}
         for path in paths:
             node = self.tree.nodes[path]
@@ -76,13 +85,27 @@ class LayersView:
             layer, inner = self._origin(path, node)
             by_layer.setdefault(layer, {}).setdefault(inner, []).append(path)
         result: dict[str, bytes] = {}
-        for layer, names in by_layer.items():
+        missing: list[str] = []
+        for layer in sorted(by_layer, key=lambda layer: not self._is_absent(layer)):
+            if missing and not self._is_absent(layer):
+                break
             blob, index = self.blobs[layer]
+            names = by_layer[layer]
             found = dict(self.at_hand(layer, [index.files[inner] for inner in names]))
-            found |= read_files(blob, index, [inner for inner in names if inner not in found])
+            rest = [inner for inner in names if inner not in found]
+            try:
+                found |= read_files(blob, index, rest, self.texts)
+            except NotHere as error:
+                missing += error.digests
+                continue
             for inner, data in found.items():
                 result.update(dict.fromkeys(names[inner], data))
+        if missing:
+            raise NotHere(*missing)
         return result
+
+    def _is_absent(self, layer: int) -> bool:
+        return isinstance(self.blobs[layer][0], Absent)
 
     def _origin(self, path: str, found: Located) -> tuple[int, str]:
         """Return the layer, and the path in it, where the content of a merged path is.
@@ -110,14 +133,27 @@ class RootfsView:
     def __init__(self, root: Path):
         """Raises UsageError when `root` is no directory."""
         if not root.is_dir():
-            raise UsageError(f"rootfs:{root}: no such directory")
+            raise UsageError(f"rootfs:{root}: no such directory", hint="name an unpacked tree")
         self._root = root
         self.name = f"rootfs:{root}"
 
     @cached_property
     def tree(self) -> Tree:
-        """The tree as it stands on disk; every regular file is hashed once."""
-        entries: list[Entry] = []
+        """The tree as it stands on disk; every regular file is hashed once.
+
+        Raises OutsideTrouble for what may not be read: a part of a tree would be judged as if it
+        were all.
+        """
+        try:
+            return Tree.merge([list(self._entries())])
+        except OSError as error:
+            raise system_trouble(
+                error,
+                self.name,
+                hint="read it as somebody who may (root, or `podman unshare`), while nobody writes",
+            ) from error
+
+    def _entries(self) -> Iterator[Entry]:
         pending = [("", self._root)]
         while pending:
             prefix, directory = pending.pop()
@@ -128,13 +164,14 @@ class RootfsView:
                     mode = stat.S_IMODE(status.st_mode)
                     if item.is_symlink():
                         link = os.readlink(item.path)  # noqa: PTH115  Path would tidy the text
-                        entries.append(Entry(path, SYMLINK, mode, link=link))
+                        yield Entry(path, SYMLINK, mode, link=link)
                     elif item.is_dir(follow_symlinks=False):
-                        entries.append(Entry(path, DIRECTORY, mode))
+                        yield Entry(path, DIRECTORY, mode)
                         pending.append((path + "/", Path(item.path)))
                     elif stat.S_ISREG(status.st_mode):
-                        entries.append(_on_disk(path, Path(item.path), status))
-        return Tree.merge([entries])
+                        yield _on_disk(path, Path(item.path), status)
+                    elif kind := _SPECIAL.get(stat.S_IFMT(status.st_mode)):
+                        yield Entry(path, kind, mode)
 
     def read_many(self, paths: Collection[str]) -> dict[str, bytes]:
         """Return contents by path; only what the tree shows as a regular file is opened."""

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pipeline.drift.model import (
-    ADDED,
-    BUILD,
-    DOWN,
-    FILES,
-    MOVED,
-    ORIGIN,
-    REMOVED,
-    RENAMED,
-    UP,
-)
+from pipeline.drift.changes import ADDED, BUILD, DOWN, FILES, MOVED, ORIGIN, REMOVED, RENAMED, UP
 
 
 class Direction(NamedTuple):

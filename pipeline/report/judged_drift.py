@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pipeline.drift.model import Comparison, History, Layer
+from pipeline.drift.comparison import Comparison
+from pipeline.drift.images import Layer
+from pipeline.drift.matrix import History
 from pipeline.report.judged import DRIFT, Judged
 
 

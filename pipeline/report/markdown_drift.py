@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.drift.model import FILES, MET, ORIGIN, Change, Column, Comparison, History, Row, Wish
+from pipeline.drift.changes import FILES, MET, ORIGIN, Change, Wish
+from pipeline.drift.comparison import Comparison
+from pipeline.drift.matrix import Column, History, Row
 from pipeline.report.directions import SHOWN
 from pipeline.report.judged_drift import layer_words
 from pipeline.report.markdown import CELL, Table
@@ -22,12 +24,13 @@ def comparison_tables(found: Comparison) -> Iterator[Table]:
     )
     yield Table(
         "What a container starts with",
-        ("setting", "before", "after"),
+        ("setting", "before", "after", "why"),
         [
             (
                 _code(f"{one.name} {one.key}".rstrip()),
                 "unset" if one.before is None else _code(one.before),
                 "unset" if one.after is None else _code(one.after),
+                _words(one.reason),
             )
             for one in found.settings
         ],

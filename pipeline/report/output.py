@@ -5,8 +5,23 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pipeline.errors import system_trouble
+from pipeline.errors import OutsideTrouble, UsageError, system_trouble
 from pipeline.lock.table import replace_file
+
+
+def check_place(path: Path) -> None:
+    """See, before anything that takes long, that a report can go to `path`.
+
+    Raises UsageError for a directory, OutsideTrouble where there is none that would hold it.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory", hint="name the file that is to be written in it")
+    parent = path.resolve().parent
+    if not parent.is_dir():
+        raise OutsideTrouble(
+            f"{path}: cannot be written: {parent} is no directory",
+            hint="make it first, or name another place",
+        )
 
 
 def put(text: str, path: Path | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pipeline.audit.report import AuditReport
 from pipeline.audit.rules.versions import compare
-from pipeline.drift.model import ADDED, BUILD, DOWN, MOVED, REMOVED, UP
+from pipeline.drift.changes import ADDED, BUILD, DOWN, MOVED, REMOVED, UP
 from pipeline.inventory.distributions import Distribution
 from pipeline.inventory.families import family_of, talks_to_gpu
 from pipeline.report.judged import judged_audit

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from pipeline.drift.changes import MET, Change, LoneFile, Setting
+from pipeline.drift.comparison import Comparison
 from pipeline.drift.findings import describe
-from pipeline.drift.model import (
-    MET,
-    Change,
-    Column,
-    Comparison,
-    History,
-    Image,
-    Layer,
-    LoneFile,
-    Row,
-    Setting,
-)
+from pipeline.drift.images import Image, Layer
+from pipeline.drift.matrix import Column, History, Row
 from pipeline.report.directions import SHOWN
 from pipeline.report.judged_drift import judged_comparison, judged_history, layer_words
 from pipeline.report.page import Cell, Detail, Head, Line, Page, Table, Wanted
@@ -159,12 +151,13 @@ def _layers(title: str, layers: Iterable[Layer]) -> Table:
 def _settings(settings: Iterable[Setting], column: str = "") -> Table:
     return Table(
         f"What a container starts with: {column}" if column else "What a container starts with",
-        ("setting", "before", "after"),
+        ("setting", "before", "after", "why"),
         [
             (
                 f"{one.name} {one.key}".rstrip(),
                 "unset" if one.before is None else one.before,
                 "unset" if one.after is None else one.after,
+                one.reason,
             )
             for one in settings
         ],

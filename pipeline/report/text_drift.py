@@ -10,18 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from pipeline.accepted import EXPIRED
+from pipeline.drift.changes import DISTRIBUTION, FILES, MET, Change, Wish
+from pipeline.drift.comparison import Comparison
 from pipeline.drift.findings import describe
-from pipeline.drift.model import (
-    DISTRIBUTION,
-    FILES,
-    MET,
-    Change,
-    Column,
-    Comparison,
-    History,
-    Row,
-    Wish,
-)
+from pipeline.drift.matrix import Column, History, Row
 from pipeline.report.columns import console_on, width_of, write_rows
 from pipeline.report.directions import SHOWN
 from pipeline.report.judged import DRIFT, Judged

@@ -41,9 +41,9 @@ def run(inputs: Inputs, out: Path) -> Result:
     reader = ImportReader(_imports(parents))
     after = _written(stages, params["expectation"]["sites"][0])
     # First the parent's tree: the image's own is that and a layer more.
-    below = view_of("", layers[: len(before["layers"])], inputs.file) if before else None
+    below = view_of("", layers[: len(before["layers"])], inputs) if before else None
     report = audit(
-        view_of(params["image"], layers, inputs.file),
+        view_of(params["image"], layers, inputs),
         expectation_from(params["expectation"], after),
         read_scope=scope_bytes,
         parent=Baseline.from_json(before) if before else None,
@@ -65,7 +65,7 @@ def prepare(inputs: Inputs) -> None:
     """Read what is known already of an image that is still being made: its lower layers."""
     layers = inputs.steps[: inputs.params["layers"]]
     if layers:
-        view = view_of(inputs.params["image"], layers, inputs.file)
+        view = view_of(inputs.params["image"], layers, inputs)
         inventory = read_inventory(view, inputs.params["expectation"]["sites"], memo=_MEMO.metadata)
         assert Ownership(inventory, view.tree, _MEMO.claims).by_record is not None
 

@@ -14,6 +14,6 @@ from pipeline.steps.program import Inputs, Result
 
 def run(inputs: Inputs, out: Path) -> Result:
     """List (normalized name, version). What cannot be read is for the audit to say."""
-    inventory = read_inventory(view_of("base", inputs.steps, inputs.file), inputs.params["sites"])
+    inventory = read_inventory(view_of("base", inputs.steps, inputs), inputs.params["sites"])
     found = {(one.name, one.version) for one in inventory.distributions if one.version}
     return Result({"distributions": [list(pair) for pair in sorted(found)]})

@@ -8,11 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pipeline.oci.blob import Absent
 from pipeline.oci.image import Layer
 from pipeline.oci.index import LayerIndex
+from pipeline.oci.texts import Texts
 from pipeline.oci.tree import Tree
 from pipeline.oci.view import LayerInfo, LayersView
-from pipeline.steps.program import Result, StepOutput
+from pipeline.steps.program import Inputs, Result, StepOutput
 from pipeline.steps.small import small_files
 
 BLOB = "layer.tar.zst"
@@ -58,29 +60,32 @@ def index_of(output: StepOutput) -> LayerIndex:
     return _load_index(output.directory / INDEX, output.files[INDEX][0])
 
 
-def blob_of(output: StepOutput, file: Callable[[str], Path]) -> Path:
+def blob_of(output: StepOutput, file: Callable[[str], Path]) -> Path | Absent:
     """Return where the layer of a step lies: in its output, or, of a base image, as it came.
 
     `file` maps the hex sha256 of a locked file to its place.
     """
     if BLOB in output.files:
         return output.directory / BLOB
-    return file(layer_of(output).digest.removeprefix("sha256:"))
+    digest = layer_of(output).digest
+    place = file(digest.removeprefix("sha256:"))
+    return place if place.is_file() else Absent(digest)
 
 
-def view_of(name: str, outputs: Iterable[StepOutput], file: Callable[[str], Path]) -> LayersView:
-    """Return the image that layer steps make together, lowest first; `file` as in `blob_of`."""
+def view_of(name: str, outputs: Iterable[StepOutput], inputs: Inputs) -> LayersView:
+    """Return the image that layer steps make together, lowest first; they are of `inputs`."""
     outputs = tuple(outputs)
     infos: Sequence[LayerInfo] = [
         LayerInfo(layer.digest, layer.diff_id, layer.created_by) for layer in map(layer_of, outputs)
     ]
-    blobs = [(blob_of(output, file), index_of(output)) for output in outputs]
+    blobs = [(blob_of(output, inputs.file), index_of(output)) for output in outputs]
     return LayersView(
         name,
         blobs,
         infos,
         {},
         tree_of(outputs),
+        texts=Texts(inputs.kept) if inputs.kept else None,
         at_hand=lambda layer, entries: small_files(outputs[layer], entries),
     )
 

@@ -72,12 +72,16 @@ class StepOutput:
 class Inputs:
     """What a program reads, and nothing else: its parameters, locked files, steps before it.
 
-    `file` maps a hex sha256 to the locked file's place on disk; `steps` are in the plan's order.
+    `file` maps a hex sha256 to the locked file's place on disk, where a layer of a base image may
+    be missing until it is asked for (see `oci.blob.NotHere`); `steps` are in the plan's order.
+    `kept` is a directory of what was found in layers by their digests, None for none: it says
+    nothing that the layers do not say, so it has no influence on an output.
     """
 
     params: Mapping[str, Any]
     file: Callable[[str], Path]
     steps: Sequence[StepOutput]
+    kept: Path | None = None
 
 
 @dataclass(frozen=True)

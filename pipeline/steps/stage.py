@@ -32,7 +32,7 @@ def run(inputs: Inputs, out: Path) -> Result:
     params = inputs.params
     target = target_of(inputs)
     draft = Draft(
-        view_of(params["stage"], inputs.steps, inputs.file),
+        view_of(params["stage"], inputs.steps, inputs),
         target,
         known_of(inputs),
         removed=params["removed"],

@@ -19,7 +19,7 @@ from pipeline.steps.program import Inputs, Result
 def run(inputs: Inputs, out: Path) -> Result:
     """Write the layer. Raises Refusal when the wheels bring no CUDA toolkit."""
     params = inputs.params
-    view = view_of("base", inputs.steps[:-1], inputs.file)
+    view = view_of("base", inputs.steps[:-1], inputs)
     site = params["site_packages"].strip("/")
     index = write_system_layer(view, site, out / BLOB, epoch=params["epoch"], level=params["level"])
     sources = view.tree.under(jit_sources(site))

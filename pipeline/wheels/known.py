@@ -11,6 +11,8 @@ from packaging.utils import canonicalize_name
 RECORD_MISMATCH = "record-mismatch"
 WRONG_ARCHITECTURE = "wrong-arch"
 FILE_CONFLICT = "file-conflict"
+# Of all rules those that an installation asks; the others are an audit's alone.
+OF_WHEELS = frozenset({RECORD_MISMATCH, WRONG_ARCHITECTURE, FILE_CONFLICT})
 
 
 class Known(Protocol):

@@ -83,7 +83,6 @@ def test_an_override_that_the_ledger_intends_is_caught_by_the_import_that_it_bre
         "def f():\n    import cutlass.base_dsl.enums\n",
         '"""Use it so:\n\nfrom cutlass.base_dsl.enums import Arch\n"""\n',
         "from .cutlass.base_dsl.enums import Arch\n",
-        "from cutlass.base_dsl import enums\n",  # may be an attribute
         "import cutlassed.base_dsl.enums, cutlass\n",
         "# from cutlass.base_dsl.enums import Arch\n",
     ],
@@ -101,6 +100,96 @@ def test_what_is_conditional_or_only_looks_like_an_import(tmp_path: Path, source
 )
 def test_other_ways_to_write_it(tmp_path: Path, source: str) -> None:
     assert len(broken(image(tmp_path, quack(source) | cutlass("4.6.2")))) == 1
+
+
+NAMES = "import torch\nfrom cutlass.base_dsl.arch import Arch, Old\n"
+
+
+def test_a_name_that_the_module_no_longer_defines(tmp_path: Path) -> None:
+    view = image(tmp_path, quack(NAMES) | cutlass("4.6.2", "arch"))
+    found = report(view, ledger=(OVERRIDE,))
+    assert [one.message for one in found.findings if one.rule == "import-broken"] == [
+        "softmax.py line 2 import cutlass.base_dsl.arch.Old; cutlass.base_dsl.arch.Old is not in "
+        "the image, where nvidia-cutlass-dsl-libs-core is at 4.6.2"
+    ]
+    assert found.worst == "error"
+
+
+@pytest.mark.parametrize(
+    ("source", "missing"),
+    [
+        ("from cutlass.base_dsl import enums\n", "cutlass.base_dsl.enums"),  # nor a submodule
+        ("from cutlass import A, B\n", "cutlass.B"),
+        ("from cutlass.base_dsl import (\n    A,  # x\n    C as A2,\n)\n", "cutlass.base_dsl.C"),
+    ],
+)
+def test_names_of_packages(tmp_path: Path, source: str, missing: str) -> None:
+    (found,) = broken(image(tmp_path, quack(source) | cutlass("4.6.2", "arch")))
+    assert f"; {missing} is not" in found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from cutlass import A, base_dsl, __name__, __path__\nfrom cutlass.base_dsl import arch\n",
+        "from cutlass.base_dsl.arch import *\n",
+        "try:\n    from cutlass import B\nexcept ImportError:\n    B = None\n",
+        "if TYPE:\n    from cutlass import B\n",
+        "def f():\n    from cutlass import B\n",
+        '"""Use it so:\n\nfrom cutlass import B\n"""\n',
+        "from .cutlass import B\n",
+        "from cutlass import B\ndef f(:\n",  # for another Python, perhaps
+    ],
+)
+def test_names_that_are_there_or_not_surely_imported(tmp_path: Path, source: str) -> None:
+    assert broken(image(tmp_path, quack(source) | cutlass("4.6.2", "arch"))) == []
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "def __getattr__(name): ...\n",
+        "from .arch import *\n",
+        "globals()['B'] = 1\n",
+        "import sys\nsys.modules[__name__] = object()\n",
+        "def f(:\n",
+        "try:\n    from ._c import B\nexcept ImportError:\n    pass\n",
+        "if big:\n    class B: ...\n",
+    ],
+)
+def test_modules_of_which_nobody_knows_what_they_define(tmp_path: Path, init: str) -> None:
+    source = "from cutlass.base_dsl import B\n"
+    assert broken(image(tmp_path, quack(source) | cutlass("4.6.2", "arch", init=init))) == []
+
+
+def test_names_of_extensions_and_below_packages_that_make_modules(tmp_path: Path) -> None:
+    source = "from cutlass.base_dsl._ir import B\n"
+    extension = {f"{SITE}/{DSL}/base_dsl/_ir.cpython-312-aarch64-linux-gnu.so": "\x7fELF"}
+    assert broken(image(tmp_path, quack(source) | cutlass("4.6.2", "_ir") | extension)) == []
+    assert len(broken(image(tmp_path, quack(source) | cutlass("4.6.2", "_ir")))) == 1
+    made = cutlass("4.6.2", "_ir", init="import sys\nsys.modules['cutlass.base_dsl._ir'] = 1\n")
+    assert broken(image(tmp_path, quack(source) | made)) == []
+
+
+@pytest.mark.parametrize("source", [NAMES, "from cutlass.base_dsl import enums\n"])
+def test_a_name_where_the_requirement_is_met_breaks_only_by_a_move(
+    tmp_path: Path, source: str
+) -> None:
+    old, new = cutlass("4.7.1", "enums"), REMOVED | cutlass("4.6.2", "arch")
+    old[f"{SITE}/{DSL}/base_dsl/arch.py"] = "class Arch: ...\nclass Old: ...\n"
+    below = image(tmp_path, quack(source, ">=4.5") | old)
+    moved = image(tmp_path, quack(source, ">=4.5") | old, new)
+    assert broken(below) == [] == broken(moved)
+    assert [one[:20] for one in broken(moved, below)] == ["error quack-kernels:"]
+    # What the parent does not define for sure is imported by nobody here.
+    never = quack("from cutlass.base_dsl.arch import Never\n", ">=4.5")
+    assert broken(image(tmp_path, never | old, new), image(tmp_path, never | old)) == []
+
+
+def test_a_name_that_the_parent_lacks_too_is_a_warning(tmp_path: Path) -> None:
+    both = quack(NAMES) | cutlass("4.6.2", "arch")
+    below, view = image(tmp_path, both), image(tmp_path, both, {"other": ""})
+    assert [one.split(":")[0] for one in broken(view, below)] == ["warning quack-kernels"]
 
 
 @pytest.mark.parametrize(

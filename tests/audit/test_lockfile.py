@@ -67,3 +67,13 @@ def test_two_versions_of_one_project_are_refused(tmp_path: Path) -> None:
     path = lock(tmp_path, package("a", "1"), package("a", "2"))
     with pytest.raises(UsageError, match="selects a twice"):
         read_lockfile(path, ENVIRONMENT)
+
+
+def test_every_marker_that_cannot_be_judged_is_a_fault(tmp_path: Path) -> None:
+    odd = ("os_name ~= 'posix'", "extra == 'x'", "extras in 'x'", "platform_version === 'x'")
+    path = lock(tmp_path, package("a", "1"), *(package("b", "1", marker) for marker in odd))
+    with pytest.raises(FaultyFile) as caught:
+        read_lockfile(path, ENVIRONMENT)
+    assert [fault.where for fault in caught.value.faults] == [
+        f"packages[{number}].marker" for number in (1, 2, 3, 4)
+    ]

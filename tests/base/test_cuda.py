@@ -11,7 +11,7 @@ import pytest
 from pipeline.base.config import image_config
 from pipeline.base.cuda import driver_functions, write_system_layer
 from pipeline.errors import Refusal
-from pipeline.oci.content import read_files
+from pipeline.oci.files import read_files
 from pipeline.oci.index import Entry, LayerIndex
 from pipeline.oci.tree import Tree
 from pipeline.oci.view import LayerInfo

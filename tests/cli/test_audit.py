@@ -91,7 +91,7 @@ def test_quiet_is_the_exit_status_alone(capsys: pytest.CaptureFixture[str]) -> N
         (["rootfs:tree", "--against", "none.toml"], 2, "No such file"),
         (["rootfs:tree", "--against", "v1"], 2, "pins.toml"),
         (["v1"], 2, "pins.toml"),
-        (["rootfs:tree", "--output", "none/report"], 3, "No such file"),
+        (["rootfs:tree", "--output", "none/report"], 3, "none is no directory"),
     ],
 )
 def test_errors_have_a_status_and_one_line(

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from pipeline.chain import Chain, load_chain
+from pipeline.chain import Chain
 from pipeline.cli import main
 from pipeline.cli.fetch import needed_wheels
 from pipeline.lock.model import Lock, LockedWheel
 from pipeline.pins import load_lock
+from pipeline.stage_files import load_chain
 
 Make = Callable[..., tuple[LockedWheel, bytes]]
 DEB = b"not really a package"

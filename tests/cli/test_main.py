@@ -13,6 +13,8 @@ TROUBLE = [
     (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
     (PermissionError(errno.EACCES, "Permission denied", "/etc/x"), "/etc/x: Permission denied"),
     (MemoryError(), "out of memory"),
+    (RuntimeError("can't start new thread"), "can't start new thread"),
+    (ImportError("/x.so: failed to map segment from shared object"), "out of memory: /x.so"),
 ]
 
 
@@ -32,12 +34,15 @@ def test_trouble_of_the_machine_is_3_and_no_traceback(
     assert out == "" and f"error: {text}" in err and "Traceback" not in err
 
 
-def test_a_fault_of_the_program_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [LookupError, RuntimeError, ImportError])
+def test_a_fault_of_the_program_is_not_hidden(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(args: object) -> int:
-        raise LookupError("a fault")
+        raise kind("a fault")
 
     monkeypatch.setattr(pipeline.cli.show, "run", run)
-    with pytest.raises(LookupError):
+    with pytest.raises(kind):
         main(["show"])
 
 

@@ -145,3 +145,16 @@ def test_a_baseline_that_is_none_is_usage(
     assert main([*call, *more]) == 2
     out, err = capsys.readouterr()
     assert out == "" and words in err and "next:" in err
+
+
+@BOTH
+@pytest.mark.parametrize("option", ["--output", "--write-baseline"])
+def test_a_directory_is_no_place_for_a_report(
+    call: list[str], option: str, place: Path, capsys: Capture
+) -> None:
+    before = sorted(place.rglob("*"))
+    for name, status in ((".", 2), ("none/report", 3), ("lock.toml/report", 3)):
+        assert main([*call, option, name]) == status
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("error: ") == 1 and "next: " in err
+    assert sorted(place.rglob("*")) == before  # nothing was read either: there is no cache

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.chain import load_chain
 from pipeline.cli import main
+from pipeline.stage_files import load_chain
 
 ROOT = Path(__file__).parents[2]
 

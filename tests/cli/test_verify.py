@@ -94,3 +94,17 @@ def test_it_must_be_built_of_the_lock_as_it_is(
     shutil.rmtree(line.root / "dist")
     assert main(["verify", reference]) == 2
     assert main(["verify", f"{registry.host}/chain:none"]) == 1
+
+
+def test_a_look_into_what_was_built_here_downloads_no_layer(
+    line: Line, built: Line, registry: Registry, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """The build has kept its indexes, so files of the published image are read by ranges."""
+    monkeypatch.setenv("SM121_CHAIN_CACHE", str(built.cache))
+    reference = pushed(registry, "v4", capsys)
+    registry.log.clear()
+    assert main(["audit", f"docker://{reference}", "--against", "v4", "-q"]) == 0
+    asked = registry.asked("GET .*/blobs/")
+    assert len([one for one in asked if one[2] == 200]) == 1  # the config
+    assert len([one for one in asked if one[2] == 206]) > 1

@@ -76,10 +76,10 @@ def test_a_compressed_stream_that_ends_early_is_refused(make: Any, compression: 
         ([], "is no Debian package"),
         ([("data.tar", b"")], "is no Debian package"),
         ([("debian-binary", b"2.0\n")], "0 members named data.tar"),
-        ([("debian-binary", b""), ("data.tar", b""), ("data.tar.xz", b"")], "2 members named"),
-        ([("debian-binary", b""), ("data.tar.bz2", b"")], "a way that is not known"),
-        ([("debian-binary", b""), ("data.tar.xz", b"no xz")], "damaged"),
-        ([("debian-binary", b""), ("data.tar", b"no tar" * 200)], "damaged"),
+        ([("debian-binary", b"2.0\n"), ("data.tar", b""), ("data.tar.xz", b"")], "2 members named"),
+        ([("debian-binary", b"2.0\n"), ("data.tar.bz2", b"")], "a way that is not known"),
+        ([("debian-binary", b"2.0\n"), ("data.tar.xz", b"no xz")], "damaged"),
+        ([("debian-binary", b"2.0\n"), ("data.tar", b"no tar" * 200)], "damaged"),
     ],
 )
 def test_what_is_no_package_is_refused(make: Any, members: Any, problem: str) -> None:

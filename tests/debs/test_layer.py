@@ -11,7 +11,7 @@ import pytest
 from pipeline.debs.accounts import GROUP_MASTER, PASSWD_MASTER
 from pipeline.debs.layer import write_debian_layer
 from pipeline.errors import Refusal
-from pipeline.oci.content import read_files
+from pipeline.oci.files import read_files
 from pipeline.oci.index import LayerIndex
 from pipeline.oci.tree import Tree
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.audit.expectation import LedgerEntry
+from pipeline.drift.changes import Change
 from pipeline.drift.compare import compare
-from pipeline.drift.model import Change, Comparison
+from pipeline.drift.comparison import Comparison
 from pipeline.drift.sides import Shared, image_side
 from pipeline.oci.view import LayersView
 from tests.audit.images import Content, image

@@ -8,26 +8,24 @@ from pathlib import Path
 import pytest
 
 from pipeline.audit.findings import ERROR, NOTE, WARNING
-from pipeline.drift.findings import findings
-from pipeline.drift.model import (
+from pipeline.drift.changes import (
     ADDED,
     BUILD,
     DEBIAN,
     DISTRIBUTION,
     DOWN,
     FILES,
-    IMAGE,
     LIBRARY,
-    LOCK,
     MOVED,
     ORIGIN,
     REMOVED,
     RENAMED,
     UP,
     Change,
-    Comparison,
-    Image,
 )
+from pipeline.drift.comparison import Comparison
+from pipeline.drift.findings import findings
+from pipeline.drift.images import IMAGE, LOCK, Image
 from tests.audit.images import distribution
 from tests.drift.compared import compared
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pipeline.drift.model import LIBRARY
+import pytest
+
+from pipeline.drift.changes import LIBRARY
 from tests.audit.images import Content
 from tests.drift.compared import compared
 from tests.inventory.test_loader import NCCL, OTHER, RPATH, SYSTEM, TORCH, elf
@@ -38,3 +40,27 @@ def test_a_new_copy_in_the_systems_directory_changes_what_a_name_gets(tmp_path: 
 def test_other_bytes_in_the_same_place_are_no_other_copy(tmp_path: Path) -> None:
     comparison = compared(tmp_path, [BASE], [BASE, {NCCL: elf("libnccl.so.2", salt="4")}])
     assert comparison.changes == () and [one.path for one in comparison.files] == [NCCL]
+
+
+@pytest.mark.parametrize(
+    ("added", "number"),
+    [
+        ({"etc/ld.so.conf": "/opt/nccl\n"}, 1),  # the copy lies in a layer that both have
+        ({TORCH: elf("libtorch.so", ("libnccl.so.2",), runpath="/opt/nccl")}, 1),
+        ({"opt/app": elf("", ("libnccl.so.2",), rpath="/opt/nccl")}, 1),
+    ],
+    ids=["configuration", "search path of an object", "another object"],
+)
+def test_the_layer_is_that_which_made_the_loader_choose(
+    tmp_path: Path, added: dict[str, Content], number: int
+) -> None:
+    (change,) = compared(tmp_path, [BASE], [BASE, added]).changes
+    assert f"/{OTHER}" in change.after
+    assert change.layer is not None and change.layer.number == number
+
+
+def test_a_variable_is_of_no_layer(tmp_path: Path) -> None:
+    env = {"Env": ["LD_LIBRARY_PATH=/opt/nccl"]}
+    later: dict[str, Content] = {TORCH: elf("libtorch.so", ("libnccl.so.2",), salt="2")}
+    (change,) = compared(tmp_path, [BASE], [BASE, later], configs=({}, env)).changes
+    assert change.after == f"/{OTHER}" and change.layer is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.version import InvalidVersion, Version
 
 from pipeline.audit.expectation import LedgerEntry
-from pipeline.drift.model import MOVED, Wish
+from pipeline.drift.changes import MOVED, Wish
 from pipeline.drift.packages import direction
 from pipeline.inventory.debian import compare_versions
 from pipeline.inventory.families import FAMILIES, RENAMES
@@ -301,3 +301,25 @@ def test_debian_versions_are_in_one_order(one: str, two: str, three: str) -> Non
     assert (compare_versions(one, two) > 0) == (compare_versions(two, one) < 0)
     if compare_versions(one, two) <= 0 and compare_versions(two, three) <= 0:
         assert compare_versions(one, three) <= 0
+
+
+def test_18_the_source_tree_of_an_editable_installation_is_its_own(tmp_path: Path) -> None:
+    told = '{"dir_info": {"editable": true}, "url": "file:///src/sgl/python"}'
+    base: dict[str, Content] = {
+        **distribution("sglang", "0.5.5", extra={"direct_url.json": told}),
+        "src/sgl/python/sglang/glm.py": "1",
+        "src/sgl/README": "1",
+    }
+    later: dict[str, Content] = {
+        "src/sgl/python/sglang/glm.py": "2",
+        "src/sgl/python/sglang/new.py": "2",
+        "src/sgl/README": "2",
+    }
+    comparison = compared(tmp_path, [base], [base, later])
+    change = only(comparison)
+    assert (change.name, change.direction) == ("sglang", "files-changed")
+    assert change.files.changed == ("src/sgl/python/sglang/glm.py",)
+    assert change.files.added == ("src/sgl/python/sglang/new.py",)
+    assert change.layer is not None and change.layer.number == 1
+    assert [one.path for one in comparison.files] == ["src/sgl/README"]
+    assert comparison.worst == "error"

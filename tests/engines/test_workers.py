@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline.engines.work import Job
+from pipeline.engines.work import Job, work
 from pipeline.engines.workers import Workers
 from pipeline.errors import OutsideTrouble
 from pipeline.graph import Step
@@ -24,7 +25,15 @@ def workers() -> Iterator[Workers]:
 def job(tmp_path: Path, name: str, program: str = "debian-layer", **params: object) -> Job:
     temporary = tmp_path / f"{name}.new"
     temporary.mkdir()
-    return Job(program, params, {}, (), str(tmp_path / name), str(temporary))
+    return Job(
+        program=program,
+        params=params,
+        files={},
+        steps=(),
+        kept="",
+        out=str(tmp_path / name),
+        temporary=str(temporary),
+    )
 
 
 def failing(tmp_path: Path, name: str) -> Job:
@@ -91,11 +100,19 @@ def test_a_process_that_dies_is_told(workers: Workers, tmp_path: Path) -> None:
     deb = {"name": "a", "version": "1", "path": "a", "size": 1, "sha256": "0" * 64}
     one = job(tmp_path, "x", debs=[deb], epoch=0, level=1, architecture="arm64")
     step = Step("x", "debian-layer", {})
-    workers.give(
-        step, Job(one.program, one.params, {"0" * 64: str(pipe)}, (), one.out, one.temporary)
-    )
+    workers.give(step, replace(one, files={"0" * 64: str(pipe)}))
     workers._workers[
         0 if pid(workers, step) == workers._workers[0].process.pid else 1
     ].process.kill()
     with pytest.raises(OutsideTrouble, match="a worker process died"):
         workers.wait()
+
+
+def test_a_job_that_has_no_place_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").write_text("x", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="without a place"):
+        work(replace(job(tmp_path, "x"), out="", temporary=""))
+    assert (tmp_path / "kept").exists()

@@ -207,14 +207,18 @@ def ar(*members: tuple[str, bytes], size: str = "") -> bytes:
 _DEBIAN = ("debian-binary", b"2.0\n")
 
 
-def deb(tar: bytes, end: str = "") -> bytes:
-    """Return a .deb with this data.tar."""
-    control = entry(b"Package: demo\nVersion: 1\nArchitecture: arm64\n", name=b"./control") + END
+def deb(tar: bytes, end: str = "", says: int | None = None) -> bytes:
+    """Return a .deb with this data.tar, that says it takes so many KiB."""
+    text = b"Package: demo\nVersion: 1\nArchitecture: arm64\n"
+    text += b"Installed-Size: %d\n" % says if says is not None else b""
+    control = entry(text, name=b"./control") + END
     return ar(_DEBIAN, ("control.tar", control), (f"data.tar{end}", tar))
 
 
 # A dictionary of 4 GiB - 1 is what the last byte of LZMA2's properties asks for (xz format, 5.3.1).
 _XZ = lzma.compress(SOUND_TAR)
+GZIP_ENDLESS = gzip.compress(SOUND_TAR + bytes(17 * 1024 * 1024))
+SOUND_DEB = deb(SOUND_TAR)
 DEBS: dict[str, bytes] = {
     "climbs": deb(TARS["climbs"][0]),
     "hard link out": deb(TARS["hard link out"][0]),
@@ -231,6 +235,11 @@ DEBS: dict[str, bytes] = {
     "two data members": ar(_DEBIAN, ("data.tar", END), ("data.tar.gz", b"")),
     "members without end": ar(_DEBIAN, *[("x", b"")] * 100),
     "no archive": b"!<arch>\nnonsense",
+    "format of tomorrow": SOUND_DEB.replace(b"2.0\n", b"9.0\n"),
+    "format without a version": SOUND_DEB.replace(b"2.0\n", b"\n\n\n\n"),
+    "takes more than it says": deb(header(b"./usr/x", 18 * 1024 * 1024), says=100),
+    "takes more than anything": deb(header(b"./usr/x", 257 * 1024 * 1024)),
+    "goes on after its end": deb(GZIP_ENDLESS, ".gz"),
 }
 
 RECORDS: dict[str, bytes] = {
@@ -280,4 +289,3 @@ TOML: dict[str, bytes] = {
     "impossible date": b"a = 2026-02-31\n",
     "twice": b"a = 1\na = 2\n",
 }
-SOUND_DEB = deb(SOUND_TAR)

@@ -24,7 +24,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.audit.requirements import meets, parse_requirement
-from pipeline.chain import load_chain
 from pipeline.debs.archive import Deb
 from pipeline.debs.unpack import Unpacker
 from pipeline.documents import Malformed, parse_json, parse_toml
@@ -33,12 +32,14 @@ from pipeline.inventory.imports import dotted_imports, import_line
 from pipeline.inventory.metadata import Unreadable, parse_direct_url, parse_metadata, parse_record
 from pipeline.oci import tarstream
 from pipeline.oci.archive import open_archive
-from pipeline.oci.content import index_blob, read_files
+from pipeline.oci.content import index_blob
+from pipeline.oci.files import read_files
 from pipeline.oci.frames import find_frames
 from pipeline.oci.layer import LayerWriter
 from pipeline.oci.tarstream import TarFault, read_tar
 from pipeline.patching.loading import load_patches
 from pipeline.pins import load_lock
+from pipeline.stage_files import load_chain
 from pipeline.wheels.install import install_wheel
 from pipeline.wheels.target import Target
 from tests.hostile import seeds

@@ -15,7 +15,6 @@ import zstandard
 
 from pipeline.audit.requirements import parse_requirement
 from pipeline.audit.run import audit
-from pipeline.chain import load_chain
 from pipeline.debs.archive import Deb
 from pipeline.debs.unpack import Unpacker
 from pipeline.documents import Malformed, parse_toml
@@ -26,6 +25,7 @@ from pipeline.oci.content import index_blob
 from pipeline.oci.layer import LayerWriter
 from pipeline.patching.loading import load_patches
 from pipeline.pins import load_lock
+from pipeline.stage_files import load_chain
 from pipeline.wheels.install import install_wheel
 from pipeline.wheels.target import Target
 from tests.audit.images import SITE, distribution, expect, image
@@ -118,7 +118,14 @@ def test_debs(tmp_path: Path, fault: str) -> None:
         with LayerWriter(tmp_path / "layer", epoch=0, level=1) as writer:
             Unpacker(writer, lambda path: False).add("demo", Deb(path))
 
-    refused(unpack)
+    said = {
+        "format of tomorrow": "b'9.0",
+        "format without a version": "not 2.0",
+        "takes more than it says": "far above what it says",
+        "takes more than anything": "more than 268435456 bytes",
+        "goes on after its end": "goes on and on after its end",
+    }
+    refused(unpack, said.get(fault, ""))
     nothing_else(tmp_path, "only/input")
 
 

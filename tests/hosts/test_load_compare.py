@@ -97,6 +97,18 @@ def test_a_damaged_layer_gives_no_archive(images: Path) -> None:
     assert b"manifest.json" not in out.getvalue()
 
 
+@pytest.mark.parametrize("number", [0, 1], ids=["gzip", "zstd"])
+@pytest.mark.parametrize("damage", ["cut", "spoiled"])
+def test_a_layer_that_cannot_be_unpacked_is_refused(images: Path, number: int, damage: str) -> None:
+    image, layout = find_image(images, "sm121-v8")
+    path = layout.blob(image.layers[number].digest, image.layers[number].size)
+    data = path.read_bytes()
+    path.write_bytes(data[:-9] if damage == "cut" else data[:20] + b"x" * (len(data) - 20))
+    with pytest.raises(Refusal, match=r"not a readable layer|unpacks to"):
+        write_archive(image, lambda layer: images / "blobs/sha256" / layer.digest[7:], "a:b",
+                      io.BytesIO(), lambda count: None)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[str]:
     if reason := missing():

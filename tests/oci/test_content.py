@@ -7,13 +7,16 @@ import hashlib
 import random
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from pipeline.errors import Refusal
-from pipeline.oci.content import index_blob, media_type_of, read_files
+from pipeline.oci.content import _covers, index_blob, media_type_of
+from pipeline.oci.files import read_files
+from pipeline.oci.frames import Frames
 from pipeline.oci.index import Entry
 from pipeline.oci.layer import FRAME_SIZE, LayerWriter
 from tests.oci.makelayer import Item, file, folder, hardlink, opaque, symlink, tar, whiteout
@@ -168,3 +171,116 @@ def test_random_access_across_frames(tmp_path: Path) -> None:
     blob.write_bytes(damaged[: index.frames[0] + 5])
     with pytest.raises(Refusal):
         read_files(blob, index, ["d"])
+
+
+@pytest.mark.parametrize("name", [".wh.", "a/.wh..", "a/.wh..."])
+def test_whiteouts_of_nothing(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Refusal, match="removes nothing that has a name"):
+        index_blob(blob_of(tmp_path, tar([file(name)])))
+
+
+def test_entries_without_content_hold_nothing_of_it(tmp_path: Path) -> None:
+    items = [file("empty"), Item("fifo", tarfile.FIFOTYPE, target="no link"), file("a", "x")]
+    index = index_blob(blob_of(tmp_path, tar(items)))
+    assert [(entry.offset, entry.link) for entry in index.entries] == [
+        (-1, ""),
+        (-1, ""),
+        (2560 - 512 - 512, ""),
+    ]
+    assert read_files(tmp_path / "blob", index, ["empty", "a"]) == {"empty": b"", "a": b"x"}
+
+
+def frames_of(plain: bytes, size: int, declared: int = 0) -> bytes:
+    """A blob of frames of `size` bytes of content; with `declared` the first one's header lies."""
+    packer = zstandard.ZstdCompressor()
+    frames = [packer.compress(plain[at : at + size]) for at in range(0, len(plain), size)]
+    if declared:
+        assert frames[0][4] >> 6 == 1  # two bytes of size, less 256 (RFC 8878, 3.1.1.1.4)
+        frames[0] = frames[0][:5] + (declared - 256).to_bytes(2, "little") + frames[0][7:]
+    return b"".join(frames)
+
+
+@pytest.mark.parametrize(
+    ("frames", "sizes", "size", "fits"),
+    [
+        (2, 100, 101, True),
+        (2, 100, 200, True),
+        (2, 100, 100, False),  # the second frame is empty
+        (2, 100, 201, False),
+        (1, 100, 1, True),
+        (1, 100, 0, False),
+        (3, 100, 150, False),
+    ],
+)
+def test_frames_that_cover_a_tar(frames: int, sizes: int, size: int, fits: bool) -> None:
+    assert _covers(Frames(sizes, (9,) * frames), size) is fits
+
+
+def test_a_frame_that_does_not_hold_what_it_declares(tmp_path: Path) -> None:
+    plain = tar([file("a", "x" * 3000)])
+    blob = blob_of(tmp_path, frames_of(plain, 1024))
+    index = index_blob(blob)
+    assert index.frame_size == 1024 and len(index.frames) == len(plain) // 1024
+    for declared, said in ((1100, "declares another size"), (1000, "damaged at frame 0")):
+        blob.write_bytes(frames_of(plain, 1024, declared))
+        with pytest.raises(Refusal, match=said):
+            read_files(blob, index, ["a"])
+
+
+def test_an_index_that_leads_out_of_its_blob(tmp_path: Path) -> None:
+    plain = tar([file("a", "x" * 3000)])
+    for data in (plain, frames_of(plain, 1024)):
+        blob = blob_of(tmp_path, data)
+        index = index_blob(blob)
+        entry = index.entries[0]._replace(offset=len(plain) - 100)
+        with pytest.raises(Refusal, match="a lies outside of it"):
+            read_files(blob, replace(index, entries=(entry,)), ["a"])
+
+
+def test_content_of_more_than_a_chunk_is_hashed_whole(tmp_path: Path) -> None:
+    data = random.Random(1).randbytes(3_000_000)
+    index = index_blob(blob_of(tmp_path, tar([file("a", data)])))
+    assert index.entries[0].sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_what_follows_the_tar_in_its_own_frame(tmp_path: Path) -> None:
+    """Digest and diff id are of all bytes, however far they are from the end mark."""
+    plain = tar([file("a")])
+    more = random.Random(2).randbytes(5_000_000)
+    for packed in (gzip.compress(plain + more, mtime=0), plain + more):
+        index = index_blob(blob_of(tmp_path, packed))
+        assert index.diff_id == "sha256:" + hashlib.sha256(plain + more).hexdigest()
+        assert index.digest == "sha256:" + hashlib.sha256(packed).hexdigest()
+
+
+def test_a_name_twice_is_the_last_of_them_in_one_pass_too(tmp_path: Path) -> None:
+    items = [file("a", "old"), file("b", "b"), file("a", "new"), file("c", "c")]
+    blob = blob_of(tmp_path, gzip.compress(tar(items), mtime=0))
+    index = index_blob(blob)
+    assert read_files(blob, index, ["a", "b", "c"]) == {"a": b"new", "b": b"b", "c": b"c"}
+    assert read_files(blob, index, ["c"]) == {"c": b"c"}
+    longer = blob_of(tmp_path, gzip.compress(tar([file("a", "older"), *items[1:]]), mtime=0))
+    assert read_files(longer, index_blob(longer), ["a", "b"]) == {"a": b"new", "b": b"b"}
+    blob = blob_of(tmp_path, gzip.compress(tar(items), mtime=0))
+    blob.write_bytes(blob.read_bytes()[:-40])
+    with pytest.raises(Refusal, match="not a readable layer"):
+        read_files(blob, index, ["a", "c"])
+
+
+def test_files_of_any_frame_may_be_asked_for_first(tmp_path: Path) -> None:
+    items = [file(name, name * 3000) for name in "abc"]
+    plain = tar(items)
+    blob = blob_of(tmp_path, frames_of(plain, 1024))
+    index = index_blob(blob)
+    for name in "abc":
+        assert read_files(blob, index, [name]) == {name: (name * 3000).encode()}
+    # Also the second frame, where no file begins.
+    moved = replace(index, entries=(index.entries[0]._replace(offset=1024, size=10),))
+    wanted = hashlib.sha256(plain[1024:1034]).hexdigest()
+    moved = replace(index, entries=(moved.entries[0]._replace(sha256=wanted),))
+    assert read_files(blob, moved, ["a"]) == {"a": plain[1024:1034]}
+
+
+def test_a_plain_layer_has_no_frames(tmp_path: Path) -> None:
+    index = index_blob(blob_of(tmp_path, tar([file("a", "x")])))
+    assert (index.frame_size, index.frames) == (0, ())

@@ -81,3 +81,58 @@ def test_short_entries_are_what_tarfile_writes() -> None:
 def test_no_surrogates() -> None:
     with pytest.raises(UnicodeEncodeError):
         tar_header("\udcff", tarfile.REGTYPE, mode=0o644, mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("size", "link", "blocks"),
+    [
+        (0, "l" * 100, 1),
+        (0, "l" * 101, 3),
+        (8**11 - 1, "", 1),  # eleven octal digits
+        (8**11, "", 3),
+        (8**11 - 1, "l" * 101, 3),
+        (8**11, "l" * 101, 3),  # two records of one extended header
+    ],
+)
+def test_the_largest_that_fits(size: int, link: str, blocks: int) -> None:
+    kind = tarfile.SYMTYPE if link else tarfile.REGTYPE
+    data = tar_header("name", kind, mode=0o644, size=size, mtime=1, link=link)
+    assert len(data) == blocks * BLOCK
+    if not link or not size:
+        assert (read(data).size, read(data).linkname) == (size, link)
+    else:
+        assert b" linkpath=" in data and (b" size=" in data) is (size == 8**11)
+
+
+def test_a_link_that_fits_beside_a_name_that_does_not() -> None:
+    data = tar_header("n" * 101, tarfile.SYMTYPE, mode=0o777, mtime=0, link="l" * 100)
+    assert b" path=" in data and b" linkpath=" not in data
+    assert (read(data).linkname, read(data).size) == ("l" * 100, 0)
+
+
+def test_what_a_pax_header_holds_to_the_byte() -> None:
+    """The fields of the entry itself are what a reader without pax sees: cut, and no size."""
+    name, link = "d/" * 20 + "n" * 101, "ü" + "l" * 101
+    data = tar_header(name, tarfile.SYMTYPE, mode=0o755, size=8**11, mtime=1, link=link)
+    records = f"151 path={name}\n117 linkpath={link}\n19 size={8**11}\n".encode()
+    assert data[BLOCK : BLOCK + len(records)] == records
+    entry = data[2 * BLOCK :]
+    assert entry[:100] == name[:100].encode()
+    assert entry[157:257] == b"?" + b"l" * 99
+    assert entry[124:136] == b"00000000000\0"
+
+
+def test_a_name_is_cut_at_its_first_slash_that_leaves_enough() -> None:
+    name = "a/b/" + "c" * 90 + "/" + "d" * 40
+    data = tar_header(name, tarfile.REGTYPE, mode=0o644, mtime=0)
+    assert data[:100].rstrip(b"\0") == b"d" * 40
+    assert data[345:500].rstrip(b"\0") == b"a/b/" + b"c" * 90
+    name = "ab/" + "c" * 50 + "/" + "d" * 49
+    data = tar_header(name, tarfile.REGTYPE, mode=0o644, mtime=0)
+    assert data[345:500].rstrip(b"\0") == b"ab"
+    assert len(tar_header("p" * 150 + "/d", tarfile.REGTYPE, mode=0o644, mtime=0)) == BLOCK
+    # A prefix of one letter is one; an empty one, of a name that begins with a slash, is none.
+    assert len(tar_header("a/" + "d" * 100, tarfile.REGTYPE, mode=0o644, mtime=0)) == BLOCK
+    assert len(tar_header("/" + "d" * 100, tarfile.REGTYPE, mode=0o644, mtime=0)) == 3 * BLOCK
+    # The slash that ends a directory's name is no place to cut.
+    assert len(tar_header("d" * 100, tarfile.DIRTYPE, mode=0o755, mtime=0)) == 3 * BLOCK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import shutil
 import subprocess
 import tarfile
@@ -13,10 +14,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipeline.errors import Refusal
-from pipeline.oci.content import index_blob, read_files
+from pipeline.errors import Refusal, UsageError
+from pipeline.oci.content import index_blob
+from pipeline.oci.files import read_files
 from pipeline.oci.index import Entry, LayerIndex
-from pipeline.oci.layer import FRAME_SIZE, LayerWriter
+from pipeline.oci.layer import FRAME_SIZE, LayerWriter, check_zstd
 
 GOLDEN_DIFF_ID = "sha256:b00ae4c7a75084f8fd392340934e7f37e3e8cf977e12f1b08fc250d6ada371ad"
 
@@ -230,3 +232,72 @@ def test_another_tar_reads_the_same_names(tmp_path: Path) -> None:
     )
     listed = [line.rstrip("/") for line in done.stdout.decode().splitlines()]
     assert listed == [entry.path for entry in index.entries]
+
+
+def test_what_a_writer_holds_so_far(tmp_path: Path) -> None:
+    with LayerWriter(tmp_path / "blob", epoch=5, level=1) as writer:
+        writer.add_file("a/b", b"x", 1)
+        writer.add_opaque("c")
+        assert "a/b" in writer and "a" in writer and "b" not in writer
+        found = writer.get("a/b")
+        assert found is not None and (found.path, found.size, found.mtime) == ("a/b", 1, 5)
+        assert writer.get("b") is None
+        writer.add_directory("c")  # beside the marker that hides what is below it
+        writer.add_directory("d")
+        assert writer.get("d") == Entry("d", "dir", 0o755)
+        writer.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "mode"])
+def test_a_directory_again_is_refused_where_it_is_not_the_same(tmp_path: Path, kind: str) -> None:
+    with LayerWriter(tmp_path / "blob", epoch=0, level=1) as writer:
+        if kind == "file":
+            writer.add_file("a", b"", 0, 0o755)
+        else:
+            writer.add_directory("a", 0o700)
+        with pytest.raises(Refusal, match="twice"):
+            writer.add_directory("a", 0o755)
+
+
+def test_a_frame_that_is_full_is_closed(tmp_path: Path) -> None:
+    """A tar of exactly two frames makes two, and no empty third one."""
+    size = 2 * FRAME_SIZE - 512 - 1024  # its header before it, the end of the archive after it
+    index = write(
+        tmp_path / "blob", lambda writer: writer.add_file("a", bytes(size), size) and None
+    )
+    assert len(index.frames) == 2
+    assert index == index_blob(tmp_path / "blob")
+
+
+@pytest.mark.parametrize("cuts", [(1, 3), (31, 33), (64, 64), (100, 1000)])
+def test_the_start_of_a_file_is_kept_however_it_comes(
+    tmp_path: Path, cuts: tuple[int, int]
+) -> None:
+    data = b"\x7fELF" + bytes(range(200)) + bytes(2000)
+
+    class Slow(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return super().read(min(size or 0, cuts[0] if not self.tell() else cuts[1]))
+
+    for number, given in enumerate((data, Slow(data))):
+        blob = tmp_path / f"blob{number}"
+        index = write(
+            blob, lambda writer, given=given: writer.add_file("a", given, len(data)) and None
+        )
+        assert index.entries == index_blob(blob).entries and index.entries[0].start
+
+
+def test_an_index_of_another_format(tmp_path: Path) -> None:
+    index = write(tmp_path / "blob", sample)
+    data = index.to_bytes()
+    assert LayerIndex.from_bytes(data) == index
+    number = json.loads(data)["format"]
+    with pytest.raises(ValueError, match="layer index has format"):
+        LayerIndex.from_bytes(data.replace(b'"format":%d' % number, b'"format":%d' % (number + 1)))
+
+
+def test_another_libzstd_than_the_lock_wants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zstandard, "ZSTD_VERSION", (1, 5, 7))
+    check_zstd("1.5.7")
+    with pytest.raises(UsageError, match=r"wants libzstd 1\.5\.8.* brings 1\.5\.7"):
+        check_zstd("1.5.8")

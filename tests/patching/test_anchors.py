@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.patching.anchors import VISIBLE, shortest_anchor
+from pipeline.patching.anchors import VISIBLE, _once, _provable, shortest_anchor
 from pipeline.patching.matching import occurrences
 
 BODY = b"""def f(capability):
@@ -53,6 +54,48 @@ def test_deletion_keeps_text_on_both_sides() -> None:
 def test_none_where_nothing_is_left_to_hold_on_to() -> None:
     assert anchor(b"only line\n", b"only line\n", b"") == b""
     assert shortest_anchor(b"", (0, 0), (0, 0), b"new") is None
+
+
+@pytest.mark.parametrize(
+    ("final", "find", "replace", "proven"),
+    [
+        (b"x new y", b"old", b"new", True),
+        (b"new y", b"old", b"new", True),  # at the very start, and the very end
+        (b"x new", b"old", b"new", True),
+        (b"x y", b"old", b"new", False),  # not made
+        (b"new new", b"old", b"new", False),  # made twice
+        (b"old new", b"old", b"new", False),  # the anchor is left before it, from the first byte
+        (b"new old", b"old", b"new", False),  # and after it
+        (b"xabx", b"xa", b"ab", False),  # and across its borders
+        (b"xabx", b"bx", b"ab", False),
+        (b"x aold y", b"old", b"aold", True),  # inside of it, it is the new text's own
+    ],
+)
+def test_what_a_later_look_must_find(
+    final: bytes, find: bytes, replace: bytes, proven: bool
+) -> None:
+    assert _provable(final, find, replace) is proven
+
+
+@pytest.mark.parametrize(
+    ("data", "scope", "once"),
+    [
+        (b"aa", (0, 2), False),  # two that overlap
+        (b"ab", (0, 2), True),
+        (b"ba", (0, 2), True),
+        (b"ba", (0, 1), False),
+        (b"a a", (1, 3), True),
+        (b"a.a", (0, 2), True),
+    ],
+)
+def test_once_in_a_scope(data: bytes, scope: tuple[int, int], once: bool) -> None:
+    assert _once(data, scope, b"a") is once
+
+
+def test_no_anchor_where_the_new_text_stands_already() -> None:
+    """At the first byte of the scope too: the edit would look as if it were made."""
+    assert anchor(b"f(2) f(1)", b"1", b"2") != b"f(1)"
+    assert anchor(b"two one", b"one", b"two") == b"two one"
 
 
 @settings(max_examples=200, deadline=None)

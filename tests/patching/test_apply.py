@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import base64
+import dataclasses
 import hashlib
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -141,6 +143,98 @@ def test_a_failing_disk_leaves_everything(
     with pytest.raises(OutsideTrouble if isinstance(error, OSError) else KeyboardInterrupt):
         apply_patches(patches_of(env), tree_of(env))
     assert snapshot(env) == before
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_what_was_replaced_already_comes_back(
+    env: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """Also where the file system knows no hard links, and the old file is kept as a copy."""
+    before = snapshot(env)
+    replace, failed = Path.replace, []
+
+    def failing(self: Path, target: Path) -> Path:
+        if target.name == "RECORD" and not failed:
+            failed.append(self)
+            raise OSError(5, "Input/output error")
+        return replace(self, target)
+
+    def refusing(self: Path, target: Path) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(Path, "replace", failing)
+    if not links:
+        monkeypatch.setattr(Path, "hardlink_to", refusing)
+    with pytest.raises(OutsideTrouble, match="the tree cannot be written: Input/output error"):
+        apply_patches(patches_of(env), tree_of(env))
+    assert snapshot(env) == before
+
+
+def test_a_file_that_somebody_changes_meanwhile_is_left_alone(
+    env: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = tree_of(env)
+    changed = site_of(env) / "pkg/b.py"
+    records = module._records
+
+    def late(*args: object) -> object:
+        changed.write_bytes(b"b = 1  # mine\n")
+        return records(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_records", late)
+    with pytest.raises(Refusal, match=r"pkg/b\.py was changed by somebody else meanwhile"):
+        apply_patches(patches_of(env), tree)
+    assert changed.read_bytes() == b"b = 1  # mine\n"
+    assert b"return 1" in (site_of(env) / "pkg/a.py").read_bytes()
+
+    def gone(*args: object) -> object:
+        changed.unlink()
+        return records(*args)  # type: ignore[arg-type]
+
+    changed.write_bytes(b"b = 1\n")
+    monkeypatch.setattr(module, "_records", gone)
+    with pytest.raises(Refusal, match=r"pkg/b\.py is gone"):
+        apply_patches(patches_of(env), tree)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_the_owner_stays(env: Path) -> None:
+    os.chown(site_of(env) / "pkg/a.py", 1234, 2345)
+    apply_patches(patches_of(env), tree_of(env))
+    status = (site_of(env) / "pkg/a.py").stat()
+    assert (status.st_uid, status.st_gid) == (1234, 2345)
+
+
+def test_every_record_that_lists_a_file_follows(env: Path) -> None:
+    """Of three distributions the first has no RECORD, the second lists nothing that changes."""
+    site = site_of(env)
+    b = row("pkg/b.py", b"b = 1\n")
+    (site / "my_pkg-1.0.dist-info/RECORD").write_text(row("pkg/a.py", b""), encoding="utf-8")
+    for name, record in (("aaa", None), ("bbb", "bbb.py,,\n"), ("zzz", b)):
+        info = site / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n", encoding="utf-8")
+        if record:
+            (info / "RECORD").write_text(record, encoding="utf-8")
+    tree = open_tree(env, {"my-pkg", "aaa", "bbb", "zzz"})
+    for order in (1, -1):
+        tree = dataclasses.replace(tree, metadata=dict(list(tree.metadata.items())[::order]))
+        _, unowned = module._records(tree, {"pkg/a.py": b"a", "pkg/b.py": b"b"}, ())
+        assert unowned == ()
+    assert apply_patches(patches_of(env), tree).unowned == ()
+    assert (site / "zzz-1.0.dist-info/RECORD").read_text() == row("pkg/b.py", b"b = 2\n")
+    assert (site / "bbb-1.0.dist-info/RECORD").read_text() == "bbb.py,,\n"
+
+
+@pytest.mark.parametrize("path", ["top.py", "one/mod.py", "one/two/mod.py"])
+def test_byte_code_of_a_module_at_any_depth(env: Path, path: str) -> None:
+    place = site_of(env) / path
+    cache = place.parent / "__pycache__"
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / f"{place.stem}.cpython-312.pyc").write_bytes(b"")
+    folder = f"{path.rpartition('/')[0]}/".lstrip("/")
+    wanted = [f"{folder}__pycache__/{place.stem}.cpython-312.pyc"]
+    assert module._stale(tree_of(env), path) == wanted
 
 
 def test_file_that_shares_an_inode_is_not_written_into(env: Path) -> None:

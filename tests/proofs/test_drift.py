@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.drift.changes import Change
 from pipeline.drift.compare import compare
+from pipeline.drift.comparison import Comparison
 from pipeline.drift.history import line_history
-from pipeline.drift.model import Change, Comparison
 from pipeline.drift.opening import Opener
 from pipeline.drift.sides import Shared
 from pipeline.wheels.house import default_cache
@@ -88,7 +89,5 @@ def test_the_whole_line_moves_nothing_else(opener: Opener) -> None:
     }
     stages = ("v1", "v2", "v6", "v7", "v10", "v11")
     assert patched == {("v8", "flashinfer-python"), *((stage, "vllm") for stage in stages)}
-    # Every change of a package is one that its stage names; beside them variables are set.
-    loud = {(one.rule, one.subject) for one in history.findings if one.severity != "note"}
-    variables = ("FLASHINFER_WORKSPACE_BASE", "GLM53_EXACT_TOPK", "GLM53_NAN_DEBUG")
-    assert loud == {("drift-setting", f"Env {name}") for name in variables}
+    # Every change is one that its stage names: nothing is loud.
+    assert [one for one in history.findings if one.severity != "note"] == []

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from pipeline.audit.findings import ERROR, NOTE, WARNING, Finding
 from pipeline.audit.report import AuditReport, Unsatisfied
-from pipeline.drift.findings import findings
-from pipeline.drift.model import (
+from pipeline.drift.changes import (
     ADDED,
     BUILD,
     DEBIAN,
@@ -23,17 +22,15 @@ from pipeline.drift.model import (
     RENAMED,
     UP,
     Change,
-    Column,
-    Comparison,
     Files,
-    History,
-    Image,
-    Layer,
     LoneFile,
-    Row,
     Setting,
     Wish,
 )
+from pipeline.drift.comparison import Comparison
+from pipeline.drift.findings import findings
+from pipeline.drift.images import Image, Layer
+from pipeline.drift.matrix import Column, History, Row
 from pipeline.inventory.distributions import Distribution
 from pipeline.oci.view import LayerInfo
 from pipeline.report.judged import AUDIT, Judged

@@ -11,7 +11,8 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from pipeline.audit.report import SCHEMA as AUDIT_SCHEMA
 from pipeline.audit.run import audit
-from pipeline.drift.model import COMPARISON_SCHEMA, HISTORY_SCHEMA
+from pipeline.drift.comparison import COMPARISON_SCHEMA
+from pipeline.drift.matrix import HISTORY_SCHEMA
 from pipeline.report.json import render
 from tests.audit.images import distribution, expect, image
 from tests.drift.compared import compared

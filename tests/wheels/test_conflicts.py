@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Refusal
-from pipeline.oci.content import read_files
+from pipeline.oci.files import read_files
 from pipeline.wheels.conflicts import Owned, resolve_conflicts
 from pipeline.wheels.layer import WheelFile, plan_wheel, write_wheel_layer
 from pipeline.wheels.target import Target

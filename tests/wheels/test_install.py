@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import Refusal
-from pipeline.oci.content import read_files
+from pipeline.oci.files import read_files
 from pipeline.oci.index import LayerIndex
 from pipeline.oci.layer import LayerWriter
 from pipeline.wheels.install import Installed, install_wheel

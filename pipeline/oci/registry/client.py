@@ -6,7 +6,7 @@ Whatever is read is held against its digest before anybody sees it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from urllib.parse import urljoin
 
 import requests
@@ -55,10 +55,12 @@ class Repository:
         headers: Mapping[str, str] | None = None,
         body: bytes | Piece | None = None,
         also: Collection[Scope] = (),
+        again: Callable[[], None] = lambda: None,
     ) -> requests.Response:
         """Send a request to a path below the repository, or a whole URL that the registry gave.
 
-        `also` are scopes beside our own. A 401 is answered once, with a new token.
+        `also` are scopes beside our own, `again` is called before another try. A 401 is answered
+        once, with a new token.
         """
         base = self.url
         url = urljoin(base, path)
@@ -66,7 +68,7 @@ class Repository:
         scopes = (self.scope, *also)
         used = self._authority.grant(scopes) if ours else Grant("")
         answer = self.wire.request(
-            method, url, authorization=used.header, headers=headers, body=body
+            method, url, authorization=used.header, headers=headers, body=body, again=again
         )
         # A body that is a Piece has been read: whoever sends one begins again by itself.
         if answer.status_code == 401 and ours and not isinstance(body, Piece):
@@ -74,7 +76,7 @@ class Repository:
             if fresh is not None:
                 answer.close()
                 answer = self.wire.request(
-                    method, url, authorization=fresh.header, headers=headers, body=body
+                    method, url, authorization=fresh.header, headers=headers, body=body, again=again
                 )
         return answer
 
@@ -140,12 +142,7 @@ class Repository:
     def put_manifest(self, data: bytes, media_type: str) -> str:
         """Store a manifest under its digest, read it back, and return the digest."""
         digest = sha256(data)
-        answer = self.send(
-            "PUT", f"manifests/{digest}", headers={"Content-Type": media_type}, body=data
-        )
-        if answer.status_code != 201:
-            raise self.fail(answer, f"manifest {digest}")
-        answer.close()
+        self._put(digest, data, media_type)
         again = self.manifest(self.reference.at(digest=digest))
         if again is None or again[0] != data:
             raise OutsideTrouble(
@@ -153,6 +150,30 @@ class Repository:
                 hint="try again; nothing points to it",
             )
         return digest
+
+    def put_tag(
+        self, tag: str, data: bytes, media_type: str, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """Let a tag name a manifest. Whoever writes one reads it before and after.
+
+        `check` is called when the registry wants another try: minutes may have gone by, and the
+        tag may be somebody else's by then.
+        """
+        self._put(tag, data, media_type, check)
+
+    def _put(
+        self, name: str, data: bytes, media_type: str, again: Callable[[], None] = lambda: None
+    ) -> None:
+        answer = self.send(
+            "PUT",
+            f"manifests/{name}",
+            headers={"Content-Type": media_type},
+            body=data,
+            again=again,
+        )
+        if answer.status_code != 201:
+            raise self.fail(answer, f"manifest {name}")
+        answer.close()
 
     def blob_size(self, digest: str) -> int | None:
         """Return the size of a blob; None if the repository does not have it."""

@@ -1,7 +1,7 @@
 """Push an image by its digest: blobs first, then the manifest; no tag is written or moved.
 
-Everything is asked for before it is sent and read back after, so a run that was interrupted is
-finished by the next one.
+Everything is asked for before it is sent, and read back byte for byte after; a run that was
+interrupted is finished by the next one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.errors import OutsideTrouble
 from pipeline.oci.imagefile import Descriptor, ImageFile
 from pipeline.oci.references import Reference
 from pipeline.oci.registry.client import Repository
@@ -47,39 +46,36 @@ def push_image(
     sources: Sequence[str] = (),
     store: BlobStore,
 ) -> Pushed:
-    """Push an image whose layers `blob` finds on disk.
+    """Push an image whose layers `blob` finds, or brings; it is asked only for what must be sent.
 
     `sources` are repositories of the same registry that may have some of the blobs. Raises Refusal
-    when a file is not what its digest says, OutsideTrouble.
+    when a file, or what the registry then serves, is not what its digest says; OutsideTrouble.
     """
     layers = list(dict.fromkeys(image.layers))
     config = image.config_descriptor
     sessions = Sessions(store.cache)
     meter.begin("pushing", len(layers) + 2, sum(layer.size for layer in layers) + config.size)
 
-    def send(one: Descriptor, path: Path, places: Sequence[str]) -> How:
+    def send(one: Descriptor, place: Callable[[], Path], places: Sequence[str]) -> How:
         how = push_blob(
             repository,
             one.digest,
-            path,
+            place,
             one.size,
             moved=meter.moved,
             sources=places,
             sessions=sessions,
         )
-        if how is not How.THERE and repository.blob_size(one.digest) != one.size:
-            raise OutsideTrouble(
-                f"{repository.reference.name}: blob {one.digest} was taken, but is not there",
-                hint="run it again",
-            )
         meter.done()
         return how
 
     # The config goes alone: who may not push is told so once, and before anything large moves.
     if not store.has(config.digest, config.size):
         store.put(config.digest, image.config)
-    outcomes = [(config, send(config, store.path(config.digest), ()))]
-    found = side_by_side(lambda layer: send(layer, blob(layer), sources), layers, repository.wire)
+    outcomes = [(config, send(config, lambda: store.path(config.digest), ()))]
+    found = side_by_side(
+        lambda layer: send(layer, lambda: blob(layer), sources), layers, repository.wire
+    )
     outcomes += zip(layers, found, strict=True)
     digest = repository.put_manifest(image.manifest, image.media_type)
     meter.done()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import requests
 import urllib3
@@ -37,6 +38,37 @@ def pull_blob(
         _Download(repository, digest, size, file, moved).run()
         store.keep(digest, file)
     return store.path(digest)
+
+
+def reread_blob(repository: Repository, digest: str, size: int) -> None:
+    """Read a blob that was just written back from the registry, whole, and keep nothing of it.
+
+    A registry that says "201 Created" has not shown yet that it serves the same bytes. Raises
+    Refusal for other bytes than its digest says, OutsideTrouble when they cannot be had.
+    """
+    if repository.blob_size(digest) != size:
+        raise OutsideTrouble(
+            f"{repository.reference.name}: blob {digest} was taken, but is not there",
+            hint="run it again",
+        )
+    nowhere = cast(BinaryIO, _Nowhere())
+    _Download(repository, digest, size, nowhere, lambda count: None).run()
+
+
+class _Nowhere(io.RawIOBase):
+    """A file that is always empty, and takes whatever is written."""
+
+    def read(self, size: int = -1) -> bytes:
+        return b""
+
+    def write(self, data: object) -> int:
+        return len(cast(bytes, data))
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return 0
+
+    def truncate(self, size: int | None = None) -> int:
+        return 0
 
 
 class _Download:

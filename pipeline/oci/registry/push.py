@@ -1,7 +1,7 @@
 """Upload a blob: not at all, mounted, at once, or in chunks that can be taken up again.
 
 distribution-spec 1.1, "Pushing blobs". A commit whose answer was lost is seen by asking for the
-blob; a registry that takes no chunks gets the blob in one piece.
+blob; a registry that takes no chunks gets the blob in one piece. What was written is read back.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pipeline.errors import OutsideTrouble, Refusal
 from pipeline.oci.registry.authority import Scope
 from pipeline.oci.registry.client import Repository
 from pipeline.oci.registry.piece import Piece
+from pipeline.oci.registry.pull import reread_blob
 from pipeline.oci.registry.sessions import Session, Sessions
 from pipeline.oci.registry.urls import same_origin
 from pipeline.oci.registry.wire import RETRIED
@@ -44,7 +45,7 @@ class _Broken(Exception):
 def push_blob(
     repository: Repository,
     digest: str,
-    path: Path,
+    place: Callable[[], Path],
     size: int,
     *,
     moved: Moved,
@@ -54,25 +55,33 @@ def push_blob(
 ) -> How:
     """Bring a blob into the repository.
 
-    `sources` are repositories of the same registry that may have it. `moved` is called with the
-    bytes that are done, negative when some must be sent again. Raises Refusal when the file is not
-    what its digest says, OutsideTrouble.
+    `place` says where its bytes lie; it is asked only if they must be sent. `sources` are
+    repositories of the same registry that may have it. `moved` is called with the bytes that are
+    done, negative when some must be sent again. What was sent, in this run or in one that was cut
+    off before it had done so, is read back whole. Raises Refusal when the file, or what the
+    registry then serves, is not what the digest says, OutsideTrouble.
     """
+    sessions = sessions or Sessions(None)
     if repository.blob_size(digest) == size:
         moved(size)
+        if sessions.knows(repository.reference, digest):
+            with sessions.of(repository.reference, digest):
+                reread_blob(repository, digest, size)
         return How.THERE
     location = ""
     for source in sources:
         mounted, location = _mount(repository, digest, source)
-        if mounted:
+        if mounted and repository.blob_size(digest) == size:
             moved(size)
             return How.MOUNTED
         if location:
             break
-    with (sessions or Sessions(None)).of(repository.reference, digest) as session:
+    path = place()
+    with sessions.of(repository.reference, digest) as session:
         if location:
             session.remember(location)
         _Upload(repository, digest, path, size, moved, session, chunk).run()
+        reread_blob(repository, digest, size)
     return How.SENT
 
 

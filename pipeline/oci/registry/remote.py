@@ -7,7 +7,7 @@ its index is kept, and later runs read single files of it by ranges where its fo
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, cast, overload
@@ -27,6 +27,7 @@ from pipeline.oci.registry.pull import pull_blob
 from pipeline.oci.registry.store import BlobStore
 from pipeline.oci.registry.together import side_by_side
 from pipeline.oci.selection import Platform, images_below, parse_object, the_one
+from pipeline.oci.texts import Texts
 from pipeline.oci.view import LayerInfo, LayersView
 
 
@@ -96,12 +97,20 @@ def missing_layers(image: ImageFile, store: BlobStore) -> list[Descriptor]:
     return [layer for layer in layers if not store.has(layer.digest, layer.size)]
 
 
-def pull_layers(repository: Repository, image: ImageFile, store: BlobStore, meter: Meter) -> None:
-    """Bring every layer of an image into the store, several at once.
+def pull_layers(
+    repository: Repository,
+    image: ImageFile,
+    store: BlobStore,
+    meter: Meter,
+    layers: Collection[Descriptor] | None = None,
+) -> None:
+    """Bring layers of an image (default: all) into the store, several at once.
 
     Raises Refusal for other bytes than the digests say, OutsideTrouble.
     """
     missing = missing_layers(image, store)
+    if layers is not None:
+        missing = [layer for layer in missing if layer in layers]
     if not missing:
         return
     meter.begin("pulling", len(missing), sum(layer.size for layer in missing))
@@ -135,6 +144,7 @@ def open_remote(
         image.document,
         config_digest=image.config_descriptor.digest,
         manifest_digest=image.digest,
+        texts=Texts(index_cache) if index_cache else None,
     )
 
 
@@ -192,22 +202,32 @@ class _Layers(Sequence[tuple[Blob, LayerIndex]]):
 
 
 class RemoteBlob:
-    """A layer in a registry whose index is known."""
+    """A layer in a registry. `index` is what is known of it, if anything."""
 
     def __init__(
-        self, repository: Repository, layer: Descriptor, store: BlobStore, index: LayerIndex
+        self,
+        repository: Repository,
+        layer: Descriptor,
+        store: BlobStore,
+        index: LayerIndex | None = None,
     ):
         self._repository, self._layer, self._store = repository, layer, store
-        self._random = bool(index.frames) or index.media_type == MEDIA_TYPE_TAR
+        kind = index.media_type if index else ""
+        self._random = index is not None and (bool(index.frames) or kind == MEDIA_TYPE_TAR)
 
     def open_read(self) -> BinaryIO:
         """Open the file if it is here; by ranges if that will do; otherwise bring it here."""
         layer = self._layer
-        if not self._store.has(layer.digest, layer.size):
-            if self._random:
-                return cast(BinaryIO, _Ranged(self._repository, layer, self._store))
-            pull_blob(self._repository, layer.digest, layer.size, self._store, lambda count: None)
-        return self._store.path(layer.digest).open("rb")
+        if self._random and not self._store.has(layer.digest, layer.size):
+            return cast(BinaryIO, _Ranged(self._repository, layer, self._store))
+        return self.path().open("rb")
+
+    def path(self) -> Path:
+        """Bring the layer here, unless it is, and return its place."""
+        layer = self._layer
+        return pull_blob(
+            self._repository, layer.digest, layer.size, self._store, lambda count: None
+        )
 
     def __str__(self) -> str:
         return f"{self._repository.reference.name}@{self._layer.digest}"

@@ -44,10 +44,22 @@ class Session:
 
 
 class Sessions:
-    """The uploads that a cache directory remembers; None remembers nothing."""
+    """The uploads that a cache directory remembers; None remembers nothing.
+
+    An upload is over when what it wrote has been read back.
+    """
 
     def __init__(self, cache: Path | None):
         self._directory = cache / "uploads" if cache else None
+
+    def knows(self, repository: Reference, digest: str) -> bool:
+        """Whether an upload of this blob was begun, by whomever, and is not over."""
+        path = self._path(repository, digest)
+        return path is not None and path.exists()
+
+    def _path(self, repository: Reference, digest: str) -> Path | None:
+        key = hashlib.sha256(f"{repository.name}@{digest}".encode()).hexdigest()
+        return self._directory / f"{key}.json" if self._directory else None
 
     @contextlib.contextmanager
     def of(self, repository: Reference, digest: str) -> Iterator[Session]:
@@ -55,8 +67,7 @@ class Sessions:
 
         One that another process is at is not known here: two would spoil each other's.
         """
-        key = hashlib.sha256(f"{repository.name}@{digest}".encode()).hexdigest()
-        path = self._directory / f"{key}.json" if self._directory else None
+        path = self._path(repository, digest)
         handle = _locked(path) if path else None
         try:
             yield Session(handle)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import email.utils
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
@@ -94,11 +94,13 @@ class Wire:
         body: bytes | Piece | None = None,
         form: Mapping[str, str] | None = None,
         tries: int | None = None,
+        again: Callable[[], None] = lambda: None,
     ) -> requests.Response:
         """Send a request and return the answer, its body unread, whatever its status.
 
-        What may pass is tried again; a Piece is sent once. Raises OutsideTrouble when there is no
-        answer, or still one of those that ask for another try.
+        What may pass is tried again, after `again` was called, which may raise; a Piece is sent
+        once. Raises OutsideTrouble when there is no answer, or still one of those that ask for
+        another try.
         """
         left = 1 if isinstance(body, Piece) else tries or self.patience.tries
         pause, waited = self.patience.first_pause, 0.0
@@ -128,6 +130,7 @@ class Wire:
                 raise Stopped
             waited += delay
             pause *= 2
+            again()
 
     def _follow(
         self,

@@ -12,7 +12,9 @@ from pipeline.errors import ChainError, OutsideTrouble, Refusal
 from pipeline.oci.image import sha256
 from pipeline.oci.registry.authority import Denied
 from pipeline.oci.registry.client import Repository
-from tests.oci.registry.conftest import client
+from pipeline.oci.registry.push import push_blob
+from pipeline.oci.registry.wire import Wire
+from tests.oci.registry.conftest import QUICK, client
 from tests.oci.registry.server import Fault, Registry, serve
 
 OCI = "application/vnd.oci.image.manifest.v1+json"
@@ -239,3 +241,35 @@ def test_a_host_that_is_not_there(registry: Registry) -> None:
     with pytest.raises(OutsideTrouble, match="refused") as caught:
         nobody.manifest(nobody.reference)
     assert "Traceback" not in caught.value.message and "state=" not in caught.value.message
+
+
+def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server here stands in for a proxy: it sees which host was asked for."""
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, f"http://{registry.host}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with Wire(QUICK).request("GET", "http://registry.example.org/v2/", tries=1):
+        assert registry.log[-1][1] == "http://registry.example.org/v2/"
+    with Wire(QUICK).request("GET", f"http://{registry.host}/v2/", tries=1) as answer:
+        assert answer.status_code == 200 and registry.log[-1][1] == "/v2/"
+    monkeypatch.setenv("no_proxy", "example.org")
+    with pytest.raises(OutsideTrouble):
+        Wire(QUICK).request("GET", "http://registry.example.org/v2/", tries=1)
+
+
+def test_an_upload_on_another_host_gets_no_token(guarded: Registry, tmp_path: Path) -> None:
+    (tmp_path / "blob").write_bytes(b"abc")
+    with serve() as other:
+        place = f"http://{other.host}/v2/stack/blobs/uploads/0"
+        other.uploads["0"] = b""
+        guarded.faults.append(
+            Fault("POST .*uploads", times=9, status=202, headers={"Location": place})
+        )
+        with pytest.raises(OutsideTrouble):  # the blob went elsewhere, so it is not there
+            push_blob(
+                client(guarded), sha256(b"abc"), lambda: tmp_path / "blob", 3, moved=lambda _: None
+            )
+        assert other.log and not any(one[3] for one in other.log)

@@ -34,7 +34,7 @@ def push(
     """Push, and return how and what progress counted."""
     counted: list[int] = []
     how = push_blob(
-        repository, DIGEST, blob, len(DATA),
+        repository, DIGEST, lambda: blob, len(DATA),
         moved=counted.append, sessions=Sessions(cache), chunk=chunk,
     )  # fmt: skip
     return how, sum(counted)
@@ -48,6 +48,55 @@ def test_a_blob_goes_once(registry: Registry, repository: Repository, blob: Path
     assert registry.received == len(DATA)
 
 
+def test_what_was_sent_is_read_back_whole_and_what_was_there_is_not(
+    registry: Registry, repository: Repository, blob: Path
+) -> None:
+    push(repository, blob)
+    assert [one[2] for one in registry.asked("GET .*blobs/sha256")] == [200]
+    registry.log.clear()
+    push(repository, blob)
+    assert [one[:2] for one in registry.log] == [("HEAD", f"/v2/stack/blobs/{DIGEST}")]
+
+
+def test_reading_back_goes_on_where_it_broke_off(
+    registry: Registry, repository: Repository, blob: Path
+) -> None:
+    registry.faults.append(Fault("GET .*blobs/sha256", cut=1_000_000))
+    assert push(repository, blob) == (How.SENT, len(DATA))
+    assert [one[2] for one in registry.asked("GET .*blobs/sha256")] == [200, 206]
+
+
+def test_a_registry_that_serves_other_bytes_than_it_took(
+    registry: Registry, repository: Repository, blob: Path, tmp_path: Path
+) -> None:
+    """Also when the run that wrote them was cut off before it had read them back."""
+    registry.faults.append(Fault("GET .*blobs/sha256", times=2, spoil=True))
+    for _ in range(2):
+        with pytest.raises(Refusal, match="digest-mismatch"):
+            push(repository, blob, tmp_path / "cache")
+    assert push(repository, blob, tmp_path / "cache") == (How.THERE, len(DATA))
+    assert len(registry.asked("GET .*blobs/sha256")) == 3
+    assert registry.received == len(DATA)
+    assert push(repository, blob, tmp_path / "cache") == (How.THERE, len(DATA))
+    assert len(registry.asked("GET .*blobs/sha256")) == 3
+
+
+def test_a_registry_that_takes_a_blob_and_loses_it(
+    registry: Registry, repository: Repository, blob: Path
+) -> None:
+    registry.faults.append(Fault("PUT .*uploads", status=201))
+    with pytest.raises(OutsideTrouble, match="was taken, but is not there"):
+        push(repository, blob)
+
+
+def test_a_mount_that_is_none(registry: Registry, repository: Repository, blob: Path) -> None:
+    registry.faults.append(Fault("POST .*mount=", status=201))
+    how = push_blob(
+        repository, DIGEST, lambda: blob, len(DATA), moved=lambda _: None, sources=["base"]
+    )
+    assert how is How.SENT and registry.blobs == {DIGEST: DATA}
+
+
 def test_a_small_blob_goes_at_once(registry: Registry, repository: Repository, blob: Path) -> None:
     push(repository, blob, chunk=len(DATA))
     assert [one[0] for one in registry.asked("uploads")] == ["POST", "PUT"]
@@ -55,7 +104,7 @@ def test_a_small_blob_goes_at_once(registry: Registry, repository: Repository, b
 
 def test_an_empty_blob(registry: Registry, repository: Repository, tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
-    push_blob(repository, sha256(b""), tmp_path / "empty", 0, moved=lambda _: None)
+    push_blob(repository, sha256(b""), lambda: tmp_path / "empty", 0, moved=lambda _: None)
     assert registry.blobs == {sha256(b""): b""}
 
 

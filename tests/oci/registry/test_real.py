@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from pipeline.cli import main
+from pipeline.oci.image import sha256
 from pipeline.oci.reading import find_image
 from pipeline.oci.references import parse_reference
 from pipeline.oci.registry.client import Repository
+from pipeline.oci.registry.push import How, push_blob
+from pipeline.oci.registry.sessions import Sessions
+from pipeline.oci.registry.wire import Wire
 from tests.oci.layouts import Layout, tagged, tar
+from tests.oci.registry.conftest import QUICK
+from tests.oci.registry.proxy import cutting_proxy
 from tests.oci.registry.real import (
     PASSWORD,
     USER,
@@ -78,6 +85,34 @@ def test_layers_are_mounted_from_another_repository(images: Path, tmp_path: Path
         assert registry.requests("PUT") - uploads == 3  # config, new layer, manifest
         other = ["push", f"oci:{images}:v1", target, "--mount-from", "localhost:1/base"]
         assert main(other) == 2
+
+
+@pytest.mark.parametrize("chunk", [4_000_000, 64_000_000], ids=["chunks", "whole"])
+def test_an_upload_that_breaks_off_inside_a_chunk_begins_again_and_stands_there_once(
+    tmp_path: Path, chunk: int
+) -> None:
+    """docker-registry 2.8 forgets such an upload; registries that keep it: test_push.py."""
+    data = random.Random(3).randbytes(12_000_000)
+    (tmp_path / "blob").write_bytes(data)
+    with (
+        run_registry(tmp_path / "registry") as registry,
+        cutting_proxy(int(registry.host.rpartition(":")[2]), 6_000_000) as proxy,
+    ):
+        repository = Repository(
+            parse_reference(f"127.0.0.1:{proxy.port}/chain"), Wire(QUICK), push=True
+        )
+        counted: list[int] = []
+        how = push_blob(
+            repository, sha256(data), lambda: tmp_path / "blob", len(data),
+            moved=counted.append, sessions=Sessions(tmp_path / "cache"), chunk=chunk,
+        )  # fmt: skip
+        assert proxy.cut and how is How.SENT and sum(counted) == len(data)
+        # all of it once more after what was lost, and no more
+        assert len(data) + 5_900_000 < proxy.sent < len(data) + proxy.cut + 100_000
+        assert registry.blobs() == {sha256(data)}
+        root = registry.data / "docker/registry/v2/repositories/chain"
+        assert len(list((root / "_layers/sha256").iterdir())) == 1
+        assert not list((tmp_path / "cache" / "uploads").iterdir())
 
 
 @needs_skopeo

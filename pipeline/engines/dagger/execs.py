@@ -1,0 +1,220 @@
+"""What a step is on a Dagger engine: a container, and what is mounted into it.
+
+Directories are put together from files, by links: `Directory.file` is what an engine identifies by
+content (measured with v0.21.8; a directory that an exec made is known by that exec), and each mount
+costs it more than the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import dagger
+from dagger import Client
+
+from pipeline.engines.dagger.known import KnownDirectory, KnownFile
+from pipeline.engines.keys import imported
+from pipeline.graph import FileInput, Step
+from pipeline.oci.image import canonical
+from pipeline.steps.contained import FILES, OUT, RUN, STEPS, kept
+from pipeline.steps.program import PROGRAMS, StepOutput
+from pipeline.transfer.workspace import workspace
+
+_PACKAGE = Path(__file__).parents[2]
+_APP, _SOURCE = "/job/app", "/job/source"
+_ENTRY = "pipeline.steps.contained"
+# Python's own libraries have no compiled form in Debian's packages, and every step starts a Python.
+_COMPILE = ("python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
+# From this size on (bytes) a copy of a file costs an engine more than a link.
+_LARGE = 16_000_000
+_LIBRARIES = ("/usr/lib/python3.11", "/usr/local/lib/python3.11/dist-packages")
+
+
+class Execs:
+    """Makes the containers of one session. `run` is the word that tells what it made itself."""
+
+    def __init__(self, client: Client, file: Callable[[str], Path], cache: Path, run: str):
+        self._client = client
+        self._cache = cache
+        self._file = file
+        self._run = run
+        self._programs: dict[str, asyncio.Task[KnownDirectory]] = {}
+        self._together: frozenset[str] = frozenset()  # of which files it holds
+        self._large: asyncio.Task[KnownDirectory] | None = None
+        self._files: dict[str, Mapping[str, KnownFile]] = {}  # result's digest -> its files
+        self._trees: dict[tuple[str, ...], KnownDirectory] = {}  # results' digests -> all of theirs
+
+    async def prepare(self, toolbox: Callable[[str], Path], steps: Sequence[Step]) -> None:
+        """Bring the toolbox, the programs and the large files of these steps onto the engine.
+
+        The toolbox is imported once, then found again by its content.
+        """
+        client = self._client
+        platform = await client.default_platform()
+        archive = client.host().file(str(toolbox(str(platform)).absolute()))
+        self._box = await (
+            client.container(platform=platform)
+            .import_(archive)
+            .with_exec([*_COMPILE, "-j", "0", *_LIBRARIES])
+            .with_env_variable("PYTHONPATH", _APP)
+            .sync()
+        )
+        self._modules = plain_modules(self._cache)
+        for program in sorted({step.program for step in steps}):
+            self._programs[program] = asyncio.create_task(self._program(program))
+        large = {f.sha256 for step in steps for f in step.files if _is_large(f)}
+        self._together = frozenset(filter(self._is_here, large))
+        if self._together:
+            self._large = asyncio.create_task(self._known(self._sent(sorted(self._together))))
+
+    async def end(self) -> None:
+        """Let go of what is still on its way."""
+        await settle([*self._programs.values(), *([self._large] if self._large else [])])
+
+    async def container(self, step: Step, inputs: Sequence[StepOutput]) -> dagger.Container:
+        """Return the container of a step, ready to be run by `execute`."""
+        container = (
+            self._box.with_mounted_directory(_APP, await self._programs[step.program])
+            .with_mounted_directory(OUT, self._client.directory())
+            .with_volatile_variable(RUN, self._run)
+        )
+        if step.files:
+            container = container.with_mounted_directory(FILES, await self._locked(step))
+        if inputs:
+            container = container.with_mounted_directory(STEPS, await self._read(inputs))
+        return container
+
+    async def execute(
+        self, container: dagger.Container, step: Step, inputs: Sequence[StepOutput]
+    ) -> tuple[dagger.Container, str]:
+        """Run the step, unless the engine has it; return the container after it, and its stdout."""
+        job = {
+            "program": step.program,
+            "params": step.params,
+            "steps": [output.data.decode("utf-8") for output in inputs],
+        }
+        command = ["python3", "-m", _ENTRY]
+        done = await container.with_exec(command, stdin=canonical(job).decode("utf-8")).sync()
+        return done, await done.stdout()
+
+    async def keep(self, done: dagger.Container, output: StepOutput) -> Mapping[str, KnownFile]:
+        """Name the files of an output by content, for the steps after it."""
+        names = kept(output.files)
+        ids = await asyncio.gather(*(done.directory(OUT).file(name).id() for name in names))
+        files = {n: KnownFile(self._client, known) for n, known in zip(names, ids, strict=True)}
+        self._files[output.digest] = files
+        return files
+
+    async def _program(self, program: str) -> KnownDirectory:
+        """Return the compiled modules of a program: only those that it imports are in its key."""
+        modules = imported((_ENTRY, f"pipeline.steps.{PROGRAMS[program]}"))
+        sources = self._client.host().directory(
+            str(self._modules.absolute()), include=sorted(set(_paths(modules)))
+        )
+        compiled = (
+            self._box.with_mounted_directory(f"{_SOURCE}/pipeline", sources)
+            .with_mounted_directory(_APP, self._client.directory())
+            .with_exec(["cp", "-r", f"{_SOURCE}/pipeline", _APP])
+            .with_exec([*_COMPILE, _APP])
+        )
+        return await self._known(compiled.directory(_APP))
+
+    async def _read(self, inputs: Sequence[StepOutput]) -> KnownDirectory:
+        """Return one directory with the outputs that a step reads.
+
+        Most steps read the same layers and then some, so it is built upon the longest that is
+        there.
+        """
+        wanted = tuple(output.digest for output in inputs)
+        below = max((k for k in self._trees if k == wanted[: len(k)]), key=len, default=())
+        if below != wanted:
+            tree: dagger.Directory = self._trees.get(below) or self._client.directory()
+            for digest in wanted[len(below) :]:
+                for name, file in self._files[digest].items():
+                    tree = tree.with_file(f"{digest.removeprefix('sha256:')}/{name}", file)
+            self._trees[wanted] = await self._known(tree)
+        return self._trees[wanted]
+
+    async def _locked(self, step: Step) -> dagger.Directory:
+        """Return one directory with the locked files of a step, each named by its sha256.
+
+        Large ones are sent once, all together, and linked from there; of the small ones each step
+        has a copy: a link is an operation on the engine, which takes longer. Layers of a base image
+        may be missing here; a step that must read one says so.
+        """
+        here = set(filter(self._is_here, (file.sha256 for file in step.files)))
+        large = here & self._together
+        files = self._sent(sorted(here - large))
+        for sha256 in sorted(large):
+            assert self._large is not None
+            files = files.with_file(sha256, (await self._large).file(sha256))
+        return files
+
+    def _is_here(self, sha256: str) -> bool:
+        return self._file(sha256).is_file()
+
+    def _sent(self, names: Sequence[str]) -> dagger.Directory:
+        """Return locked files as a directory of this machine, which the engine takes over."""
+        host, places = self._client.host(), {name: self._file(name).absolute() for name in names}
+        house = next((path.parent for name, path in places.items() if path.name == name), None)
+        together = [name for name, path in places.items() if path.parent == house]
+        files = self._client.directory()
+        if house and together:
+            files = host.directory(str(house), include=together)
+        for name in sorted(set(names) - set(together)):
+            files = files.with_file(name, host.file(str(places[name])))
+        return files
+
+    async def _known(self, directory: dagger.Directory) -> KnownDirectory:
+        return KnownDirectory(self._client, await directory.id())
+
+
+def plain_modules(cache: Path) -> Path:
+    """Return a copy of this program's modules below the cache, all with the same mode.
+
+    An engine knows a file by its mode too (seen with v0.21.8), and that of a checkout goes by the
+    umask of whoever made it.
+    """
+    sources = {
+        path.relative_to(_PACKAGE).as_posix(): path.read_bytes()
+        for path in sorted(_PACKAGE.rglob("*.py"))
+    }
+    sums = [[name, hashlib.sha256(data).hexdigest()] for name, data in sources.items()]
+    place = cache / "modules" / hashlib.sha256(canonical(sums)).hexdigest()
+    if not place.is_dir():
+        with workspace(cache) as space:
+            for name, data in sources.items():
+                path = space / "new" / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+                path.chmod(0o644)
+            for path in ((space / "new"), *(space / "new").rglob("*/")):
+                path.chmod(0o755)
+            place.parent.mkdir(exist_ok=True)
+            with contextlib.suppress(OSError):  # another build was faster
+                (space / "new").rename(place)
+    return place
+
+
+async def settle(tasks: Sequence[asyncio.Task[object]]) -> None:
+    """End tasks, whatever they were at, and wait until they have."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_large(file: FileInput) -> bool:
+    return (file.size or 0) >= _LARGE
+
+
+def _paths(modules: set[str]) -> Iterator[str]:
+    """Yield the files of modules, and of the packages that they are in, below the package."""
+    packages = {".".join(m.split(".")[:n]) for m in modules for n in range(1, m.count(".") + 1)}
+    for module in modules | packages:
+        parts = module.split(".")[1:]
+        path = _PACKAGE.joinpath(*parts)
+        yield "/".join([*parts, "__init__.py"]) if path.is_dir() else "/".join(parts) + ".py"

@@ -1,0 +1,158 @@
+"""The frames of a zstd blob by its headers: each field of RFC 8878, made by hand, and real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from pipeline.oci.frames import MAX_FRAME, FrameFault, Frames, find_frames
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+RAW, RLE, COMPRESSED, RESERVED = range(4)
+
+
+def block(kind: int, data: bytes, size: int | None = None, *, last: bool = True) -> bytes:
+    """A block: of `size` bytes of content, where that is not the length of its data."""
+    length = len(data) if size is None else size
+    return (length << 3 | kind << 1 | last).to_bytes(3, "little") + data
+
+
+def frame(
+    blocks: bytes,
+    declared: int | None,
+    width: int = 1,
+    *,
+    single: bool = True,
+    dictionary: int = 0,
+    checksum: bool = False,
+) -> bytes:
+    """A frame whose header has the fields asked for; `width` is that of the content's size."""
+    flag = 0 if declared is None else {1: 0, 2: 1, 4: 2, 8: 3}[width]
+    descriptor = flag << 6 | single << 5 | checksum << 2 | dictionary.bit_length()
+    field = b""
+    if declared is not None:
+        field = (declared - 256 * (width == 2)).to_bytes(width, "little")
+    window = b"" if single else b"\x40"
+    ids = bytes([0xD1] * dictionary)
+    return MAGIC + bytes([descriptor]) + window + ids + field + blocks + bytes(4 * checksum)
+
+
+def skippable(data: bytes, nibble: int = 5) -> bytes:
+    head = bytes([nibble << 4 | 3]) + b"\x2a\x4d\x18"
+    return head + len(data).to_bytes(4, "little") + data
+
+
+def ask(directory: Path, *frames: bytes) -> Frames | None:
+    path = directory / "blob"
+    path.write_bytes(b"".join(frames))
+    return find_frames(path)
+
+
+def sizes(*frames: bytes) -> tuple[int, ...]:
+    return tuple(map(len, frames))
+
+
+FOUR = frame(block(RAW, b"four"), 4)
+THREE = frame(block(RAW, b"thr"), 3)
+UNKNOWN = frame(block(RAW, b"four"), None, single=False)
+
+
+def test_what_is_made_by_hand_here_is_zstd() -> None:
+    many = block(RAW, b"a", last=False) + block(RLE, b"b", 3)
+    made = zstandard.ZstdDecompressor()
+    assert made.decompress(frame(many, 4)) == b"abbb"
+    wide = block(RAW, b"w" * 300)
+    for width in (2, 4, 8):
+        assert made.decompress(frame(wide, 300, width)) == b"w" * 300
+        assert made.decompress(frame(wide, 300, width, single=False)) == b"w" * 300
+
+
+@pytest.mark.parametrize("dictionary", [0, 1, 2, 4])
+@pytest.mark.parametrize("checksum", [True, False])
+@pytest.mark.parametrize(
+    ("width", "single"),  # one byte of size is there in a single segment only
+    [(1, True), (2, True), (4, True), (8, True), (2, False), (4, False), (8, False)],
+)
+def test_every_form_of_header(
+    tmp_path: Path, width: int, checksum: bool, single: bool, dictionary: int
+) -> None:
+    content = b"c" * 300 if width > 1 else b"c" * 30
+    one = frame(
+        block(RAW, content),
+        len(content),
+        width,
+        single=single,
+        dictionary=dictionary,
+        checksum=checksum,
+    )
+    assert ask(tmp_path, one, one, one) == Frames(len(content), sizes(one, one, one))
+
+
+def test_blocks_of_every_kind(tmp_path: Path) -> None:
+    blocks = (
+        block(RAW, b"aa", last=False)
+        + block(RLE, b"b", 70_000, last=False)
+        + block(COMPRESSED, b"no matter")
+    )
+    one = frame(blocks, 70_030, 4)
+    assert ask(tmp_path, one, one) == Frames(70_030, sizes(one, one))
+    with pytest.raises(FrameFault, match="no known type"):
+        ask(tmp_path, frame(block(RESERVED, b"xx"), 2))
+
+
+def test_the_last_frame_may_hold_less_and_no_other(tmp_path: Path) -> None:
+    assert ask(tmp_path, FOUR, FOUR, THREE) == Frames(4, sizes(FOUR, FOUR, THREE))
+    assert ask(tmp_path, FOUR, THREE, THREE) is None
+    assert ask(tmp_path, FOUR, THREE, FOUR, FOUR) is None
+    assert ask(tmp_path, THREE, FOUR) is None
+    assert ask(tmp_path, FOUR) == Frames(4, sizes(FOUR))
+
+
+def test_frames_that_do_not_say_what_they_hold(tmp_path: Path) -> None:
+    assert ask(tmp_path, UNKNOWN) is None
+    assert ask(tmp_path, FOUR, UNKNOWN) is None
+    assert ask(tmp_path, FOUR, UNKNOWN, FOUR) is None
+    assert ask(tmp_path) is None
+
+
+def test_a_frame_that_is_skipped_is_no_random_access(tmp_path: Path) -> None:
+    ended = skippable(b"\xff" * 300)
+    assert ask(tmp_path, ended, FOUR, FOUR) is None
+    assert ask(tmp_path, FOUR, ended) is None
+    # It is stepped over to the byte: what follows is found, and found cut off.
+    for data in (b"", b"\xff", b"\xff" * 300):
+        with pytest.raises(FrameFault, match="ends inside"):
+            ask(tmp_path, FOUR, skippable(data), FOUR[:-1])
+        assert ask(tmp_path, FOUR, skippable(data), FOUR) is None
+
+
+@pytest.mark.parametrize("size", [MAX_FRAME, MAX_FRAME + 1])
+def test_a_frame_is_decompressed_whole_up_to_a_limit(tmp_path: Path, size: int) -> None:
+    one = zstandard.ZstdCompressor().compress(bytes(size))
+    assert ask(tmp_path, one, one) == (Frames(size, sizes(one, one)) if size == MAX_FRAME else None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"no zstd",
+        b"\x53abc" + bytes(4),  # the first byte of a frame that is skipped
+        b"\x43\x2a\x4d\x18" + bytes(4),  # and the others
+        FOUR + b"\n",
+        FOUR + b"\x00" * 40,
+        MAGIC + b"\x20",
+    ],
+)
+def test_what_is_no_zstd(tmp_path: Path, data: bytes) -> None:
+    with pytest.raises(FrameFault, match="it is no zstd data"):
+        ask(tmp_path, data)
+
+
+@pytest.mark.parametrize("cut", range(6, len(FOUR)))
+def test_what_is_cut_off(tmp_path: Path, cut: int) -> None:
+    with pytest.raises(FrameFault, match="ends inside a zstd frame"):
+        ask(tmp_path, FOUR, FOUR[:cut])
+    with pytest.raises(FrameFault, match="ends inside a zstd frame"):
+        ask(tmp_path, FOUR[:cut])

@@ -1,0 +1,176 @@
+"""Tars as a stream: members end where they end, and every limit is where it is said to be."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from typing import BinaryIO, cast
+
+import pytest
+
+from pipeline.oci import tarstream
+from pipeline.oci.header import tar_header
+from pipeline.oci.tarstream import TarFault, read_tar
+from tests.oci.makelayer import file, tar
+
+PLAIN = tar([file("a", "0123456789"), file("b", "next")])
+
+
+def test_pieces_of_any_size() -> None:
+    member, stream = next(read_tar(io.BytesIO(PLAIN)))
+    assert member.size == 10 and stream is not None and stream.readable()
+    assert (stream.read(0), stream.read(4), stream.read(1)) == (b"", b"0123", b"4")
+    assert (stream.read(100), stream.read(1), stream.read()) == (b"56789", b"", b"")
+
+
+@pytest.mark.parametrize("size", [-1, 10, 11])
+def test_all_at_once(size: int) -> None:
+    _, stream = next(read_tar(io.BytesIO(PLAIN)))
+    assert stream is not None and stream.read(size) == b"0123456789"
+
+
+def test_what_was_not_read_is_stepped_over() -> None:
+    names = []
+    for member, stream in read_tar(io.BytesIO(PLAIN)):
+        assert stream is not None
+        names.append((member.name, stream.read(2)))
+    assert names == [("a", b"01"), ("b", b"ne")]
+
+
+def test_as_a_raw_stream_in_a_buffer() -> None:
+    _, stream = next(read_tar(io.BytesIO(PLAIN)))
+    buffer = bytearray(b"-" * 12)
+    assert isinstance(stream, io.RawIOBase) and stream.readinto(buffer) == 10
+    assert buffer == b"0123456789--" and stream.readinto(buffer) == 0
+    _, stream = next(read_tar(io.BytesIO(PLAIN)))
+    assert io.BufferedReader(stream, 3).read() == b"0123456789"  # type: ignore[arg-type]
+
+
+END = bytes(1024)
+ONE = tar_header("one", tarfile.REGTYPE, mode=0o644, mtime=0)
+
+
+def extended(data: bytes, kind: bytes = tarfile.XHDTYPE) -> bytes:
+    """An extended header with this data."""
+    head = tar_header("x", kind, mode=0o644, size=len(data), mtime=0)
+    return head + data + bytes(-len(data) % 512)
+
+
+def names(data: bytes) -> list[str]:
+    return [member.name for member, _ in read_tar(io.BytesIO(data))]
+
+
+class Trickle(io.RawIOBase):
+    """A stream that cannot seek and gives a few bytes at a time."""
+
+    def __init__(self, data: bytes, step: int):
+        self._inner, self._step = io.BytesIO(data), step
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        data = self._inner.read(min(len(buffer), self._step))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 300, 511, 512])
+def test_a_stream_that_gives_less_than_it_is_asked_for(step: int) -> None:
+    found = [
+        (member.name, member.offset, stream.read() if stream else b"")
+        for member, stream in read_tar(cast(BinaryIO, Trickle(PLAIN, step)))
+    ]
+    assert found == [("a", 512, b"0123456789"), ("b", 1536, b"next")]
+    with pytest.raises(TarFault, match="ends inside"):
+        list(read_tar(cast(BinaryIO, Trickle(PLAIN[:700], step))))
+    with pytest.raises(TarFault, match="it is empty"):
+        list(read_tar(cast(BinaryIO, Trickle(b"", step))))
+
+
+@pytest.mark.parametrize("size", [1, 512, 513, 1024, 5000])
+@pytest.mark.parametrize("seek", [True, False])
+def test_data_that_ends_with_the_file(seek: bool, size: int) -> None:
+    head = tar_header("a", tarfile.REGTYPE, mode=0o644, size=size, mtime=0)
+
+    def read(data: bytes) -> list[str]:
+        source = io.BytesIO(data) if seek else cast(BinaryIO, Trickle(data, 4096))
+        return [member.name for member, _ in read_tar(source)]
+
+    whole = head + bytes(-(-size // 512) * 512)
+    assert read(whole) == ["a"]  # the end mark is missed by nobody
+    for short in (1, size % 512 or 512, len(whole) - 512):
+        with pytest.raises(TarFault, match="ends inside an entry"):
+            read(whole[:-short])
+
+
+def test_entries_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tarstream, "MAX_ENTRIES", 3)
+    assert names(3 * ONE + END) == ["one"] * 3
+    with pytest.raises(TarFault, match="more than 3 entries"):
+        names(4 * ONE + END)
+
+
+def test_extended_headers_are_counted_for_each_entry() -> None:
+    record = extended(b"11 mtime=1\n")
+    assert names(2 * (16 * record + ONE) + END) == ["one", "one"]
+    with pytest.raises(TarFault, match="without end"):
+        names(17 * record + ONE + END)
+
+
+@pytest.mark.parametrize("end", [b"", END])
+def test_an_extended_header_has_an_entry(end: bytes) -> None:
+    with pytest.raises(TarFault, match="an extended header has no entry"):
+        names(ONE + extended(b"11 mtime=1\n") + end)
+
+
+def test_the_largest_extended_header() -> None:
+    limit = 1024 * 1024
+    assert names(extended(b"n" * limit, b"L") + ONE + END) == ["n" * limit]
+    with pytest.raises(TarFault, match=f"declares {limit + 1} bytes"):
+        names(extended(b"n" * (limit + 1), b"L") + ONE + END)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"12 path=a=b\n", "a=b"),  # the key ends at the first one
+        (b"14 path=a b c\n", "a b c"),
+        (b"10 path=x\n10 path=y\n", "y"),
+        (b"0000010 path=x\n"[:7] + b" path=x\n", None),  # says 10, and is longer
+        (b"10 path=x\nrest", None),
+        (b"9 path=x\n", "x"),
+        (b"8 path=x\n", None),
+        (b"11 path=x\n", None),
+        (b"10 pathxx\n", None),
+        (b"10 path=xy", None),
+        (b"10path=xx\n", None),
+        (b"-1 path=x\n", None),
+        (b"0", None),
+        (b"99999999 path=x\n", None),
+    ],
+)
+def test_records_of_a_pax_header(data: bytes, name: str | None) -> None:
+    if name is not None:
+        assert names(extended(data) + ONE + END) == [name]
+        return
+    with pytest.raises(TarFault, match="a pax header holds no records"):
+        names(extended(data) + ONE + END)
+
+
+def test_a_link_in_a_record_is_whole() -> None:
+    link = tar_header("l", tarfile.SYMTYPE, mode=0o777, mtime=0, link="x")
+    with pytest.raises(TarFault, match="a name holds a NUL"):
+        names(extended(b"16 linkpath=a\0b\n") + link + END)
+
+
+def test_checksums_of_old_programs_are_sums_of_signed_bytes() -> None:
+    head = bytearray(ONE)
+    head[0:3] = b"\x7f\x80\x81"
+    head[148:156] = b" " * 8
+    signed = sum(head) - 2 * 256
+    head[148:156] = b"%06o\0 " % signed
+    assert len(names(bytes(head) + END)) == 1
+    head[148:156] = b"%06o\0 " % (signed + 1)
+    with pytest.raises(TarFault, match="wrong checksum"):
+        names(bytes(head) + END)

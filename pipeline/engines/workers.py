@@ -152,6 +152,8 @@ def _serve(connection: Connection, programs: Sequence[str]) -> None:
     """Do steps until the engine ends this process."""
     _end_with_parent()
     for program in programs:
+        if connection.poll():  # a step is there, and imports what it needs
+            break
         importlib.import_module(f"pipeline.steps.{PROGRAMS[program]}")
     gc.freeze()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)

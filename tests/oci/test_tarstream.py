@@ -150,7 +150,7 @@ def test_the_largest_extended_header() -> None:
         (b"99999999 path=x\n", None),
     ],
 )
-def test_records_of_a_pax_header(data: bytes, name: str | None) -> None:
+def test_pax_headers(data: bytes, name: str | None) -> None:
     if name is not None:
         assert names(extended(data) + ONE + END) == [name]
         return
@@ -174,3 +174,86 @@ def test_checksums_of_old_programs_are_sums_of_signed_bytes() -> None:
     head[148:156] = b"%06o\0 " % (signed + 1)
     with pytest.raises(TarFault, match="wrong checksum"):
         names(bytes(head) + END)
+
+
+def raw(**fields: bytes) -> bytes:
+    """A header block of these fields, each as it stands, and a checksum of eight digits."""
+    places = {
+        "name": 0, "mode": 100, "uid": 108, "gid": 116, "size": 124, "mtime": 136, "kind": 156,
+        "link": 157, "magic": 257, "prefix": 345, "rest": 500,
+    }  # fmt: skip
+    head = bytearray(512)
+    for place in (100, 108, 116, 124, 136):
+        head[place : place + 2] = b"0\0"
+    head[156:157] = b"0"
+    for name, data in fields.items():
+        head[places[name] : places[name] + len(data)] = data
+    head[148:156] = b" " * 8
+    head[148:156] = b"%08o" % sum(head)
+    return bytes(head)
+
+
+def only(data: bytes) -> tarstream.Member:
+    ((member, _),) = read_tar(io.BytesIO(data + END))
+    return member
+
+
+def test_fields_that_are_full_to_the_last_byte() -> None:
+    found = only(
+        raw(
+            name=b"n" * 100,
+            mode=b"00017755",
+            uid=b"10000001",
+            gid=b"20000002",
+            size=b"100000000003",
+            mtime=b"200000000004",
+            kind=b"2",
+            link=b"l" * 100,
+            magic=b"ustar\x0000",
+            prefix=b"p" * 155,
+            rest=b"rest",
+        )
+    )
+    assert found[:5] == ("p" * 155 + "/" + "n" * 100, b"2", 0o7755, 0o10000001, 0o20000002)
+    assert (found.size, found.mtime, found.link) == (0, 0o200000000004, "l" * 100)
+    found = only(raw(name=b"n", magic=b"ustar  \0", prefix=b"no name: GNU keeps times here"))
+    assert found.name == "n"
+    member, stream = next(read_tar(io.BytesIO(raw(size=b"000000000003") + b"abc" + bytes(509))))
+    assert member.size == 3 and stream is not None and stream.read() == b"abc"
+
+
+def test_numbers_below_zero() -> None:
+    minus = (-5).to_bytes(8, "big", signed=True)
+    found = only(raw(name=b"n", uid=minus, gid=minus, mtime=(-5).to_bytes(12, "big", signed=True)))
+    assert (found.uid, found.gid, found.mtime) == (-5, -5, -5)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (b"\0" * 12, 0),
+        (b"  7\0" + b"1" * 8, 7),
+        (b"\x80" + bytes(9) + b"\x01\x02", 258),
+        (b"\x80\x01" + bytes(10), 256**10),
+    ],
+)
+def test_numbers(field: bytes, value: int) -> None:
+    assert only(raw(name=b"n", mtime=field)).mtime == value
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "read"),
+    [
+        (b"d/", b"\0", b"5"),  # a directory of the oldest tars
+        (b"f", b"\0", b"0"),
+        (b"f/", b"0", b"0"),
+    ],
+)
+def test_a_directory_of_old_tars(name: bytes, kind: bytes, read: bytes) -> None:
+    assert only(raw(name=name, kind=kind)).type == read
+
+
+def test_what_an_extended_header_says_counts() -> None:
+    records = extended(b"16 linkpath=new\n11 mtime=9\n")
+    found = only(records + raw(name=b"n", kind=b"2", link=b"old", mtime=b"1\0"))
+    assert (found.link, found.mtime) == ("new", 9)

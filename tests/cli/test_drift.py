@@ -129,6 +129,12 @@ def test_a_lock_is_a_side(line: Line, capsys: Capture) -> None:
     assert document(capsys, "pins.toml#v1", "pins.toml#v1")["changes"] == []
 
 
+def test_layers_are_told_of_where_both_sides_have_some(line: Line, capsys: Capture) -> None:
+    for before, told in (("pins.toml#v1", False), ("v1", True)):
+        main(["drift", before, "v3", "--fail-on", "never"])
+        assert ("layers: " in capsys.readouterr().out) is told
+
+
 @pytest.mark.parametrize(
     ("args", "text"),
     [

@@ -22,7 +22,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from pipeline.engines.work import Job, Outcome, prepare, work
-from pipeline.errors import OutsideTrouble
+from pipeline.errors import OutsideTrouble, is_system_trouble
 from pipeline.graph import Step
 from pipeline.steps.program import PROGRAMS
 
@@ -151,27 +151,40 @@ def _signals_held() -> Iterator[None]:
 
 def _serve(connection: Connection, programs: Sequence[str]) -> None:
     """Do steps until the engine ends this process."""
-    _end_with_parent()
-    for program in programs:
-        if connection.poll():  # a step is there, and imports what it needs
-            break
-        importlib.import_module(f"pipeline.steps.{PROGRAMS[program]}")
-    gc.freeze()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
-    while True:
-        try:
-            job: Job = connection.recv()
-        except EOFError:
-            return
-        outcome: Outcome | _Crash | None = None
-        try:
-            if job.out:
-                outcome = work(job)
-            else:
-                prepare(job)
-        except Exception:  # noqa: BLE001  it is raised again, where somebody sees it
+    try:
+        _end_with_parent()
+        for program in programs:
+            if connection.poll():  # a step is there, and imports what it needs
+                break
+            importlib.import_module(f"pipeline.steps.{PROGRAMS[program]}")
+        gc.freeze()
+        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
+        while _do_one(connection):
+            pass
+    except Exception as error:  # what is not said here, the engine says: this process died
+        if not is_system_trouble(error):
+            raise
+        os._exit(1)
+
+
+def _do_one(connection: Connection) -> bool:
+    """Do a step and tell what became of it; False when there will be no more."""
+    try:
+        job: Job = connection.recv()
+    except EOFError:
+        return False
+    outcome: Outcome | _Crash | None = None
+    try:
+        if job.out:
+            outcome = work(job)
+        else:
+            prepare(job)
+    except Exception as error:  # noqa: BLE001  it is raised again, where somebody sees it
+        # What was only prepared is done without that, and then says what is wrong.
+        if job.out or not is_system_trouble(error):
             outcome = _Crash(traceback.format_exc())
-        connection.send(outcome)
+    connection.send(outcome)
+    return True
 
 
 def _end_with_parent() -> None:

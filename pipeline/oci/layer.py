@@ -295,4 +295,7 @@ class LayerWriter:
 
 
 def _compress(piece: bytes, level: int) -> bytes:
-    return zstandard.ZstdCompressor(level=level).compress(piece)
+    try:
+        return zstandard.ZstdCompressor(level=level).compress(piece)
+    except zstandard.ZstdError as error:  # of bytes in memory: for want of it, and nothing else
+        raise MemoryError(str(error)) from error

@@ -76,8 +76,10 @@ def _ruff(directory: str, names: list[str], python: str) -> list[tuple[str, Synt
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise OutsideTrouble(f"ruff does not run: {error}") from error
+    problem = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    if done.returncode < 0:  # for want of memory, as a rule
+        raise OutsideTrouble(f"ruff was ended by signal {-done.returncode}", details=problem[:3])
     if done.returncode not in (0, 1):
-        problem = done.stderr.decode("utf-8", "replace").strip().splitlines()
         raise UsageError(f"ruff cannot judge syntax for Python {python}", details=problem[:3])
     return [
         (

@@ -301,3 +301,16 @@ def test_another_libzstd_than_the_lock_wants(monkeypatch: pytest.MonkeyPatch) ->
     check_zstd("1.5.7")
     with pytest.raises(UsageError, match=r"wants libzstd 1\.5\.8.* brings 1\.5\.7"):
         check_zstd("1.5.8")
+
+
+def test_too_little_memory_to_compress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Poor:
+        def __init__(self, level: int) -> None: ...
+
+        def compress(self, piece: bytes) -> bytes:
+            raise zstandard.ZstdError("cannot compress: Allocation error : not enough memory")
+
+    monkeypatch.setattr(zstandard, "ZstdCompressor", Poor)
+    with pytest.raises(MemoryError, match="not enough memory"):
+        write(tmp_path / "blob", sample)
+    assert not (tmp_path / "blob").exists()

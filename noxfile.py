@@ -193,21 +193,21 @@ def faults(session: nox.Session) -> None:
 def mutation(session: nox.Session) -> None:
     """Change the program in one place after another; list the changes that no test notices."""
     locked(session, "run", "test", "mutation")
-    session.run("python", "-m", "bench.mutation", *session.posargs)
+    session.run("python", "-m", "checks.mutation", *session.posargs)
 
 
 @nox.session
 def import_check(session: nox.Session) -> None:
     """Unpack an image and import its patched modules in it, under qemu-user (root; by hand)."""
     locked(session, "run")
-    session.run("python", "-m", "bench.import_check", *session.posargs)
+    session.run("python", "-m", "checks.imports", *session.posargs)
 
 
 @nox.session
 def compile_check(session: nox.Session) -> None:
     """Compile FlashInfer's MLA and a CuTeDSL kernel for sm_121a, without a GPU (by hand)."""
     locked(session, "run")
-    session.run("python", "-m", "bench.compile_check", *session.posargs)
+    session.run("python", "-m", "checks.compiling", *session.posargs)
 
 
 @nox.session

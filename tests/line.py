@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from pipeline.cli import main
 from tests.wheels.makewheel import make_wheel
 
 SITE = "usr/local/lib/python3.11/dist-packages"
@@ -286,3 +289,25 @@ def make_line(root: Path, cache: Path, scratch: Path) -> Line:
             (root / directory / name).write_text(text, encoding="utf-8")
     (root / "pins.toml").write_text(lock_text(wheels, deb), encoding="utf-8")
     return Line(root, cache, wheels)
+
+
+def built_line(scratch: Path, *edits: tuple[str, str, str]) -> Line:
+    """Return a line with its dist/, after `edits` of its files (path, text, what replaces it)."""
+    line = make_line(scratch / "project", scratch / "cache", scratch / "scratch")
+    for edit in edits:
+        line.edit(*edit)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(line.root)
+        patch.setenv("SM121_CHAIN_CACHE", str(line.cache))
+        assert main(["build", "--offline", "-q"]) == 0
+    return line
+
+
+def entered(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
+    """Return a copy of a built line, as the working directory, with an empty cache of its own."""
+    root = tmp_path / "project"
+    shutil.copytree(built.root, root)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("SM121_CHAIN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+    return Line(root, tmp_path / "cache", built.wheels)

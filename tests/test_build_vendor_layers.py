@@ -128,6 +128,7 @@ def test_a_layer_that_went_out_of_the_cache_comes_when_a_step_must_read_it(
         file.unlink()
     shutil.rmtree(line.cache / "steps")
     last = build(line)
+    assert last.returncode == 0, last.stderr
     assert last.stdout == again.stdout
     assert came(line, registry) == [1]
     assert "a step reads files of them" in last.stderr

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -364,6 +365,7 @@ def test_limit_of_file_size_leaves_nothing_behind(line: Line) -> None:
 
 def test_cache_that_takes_nothing_does_not_stop_an_audit(line: Line) -> None:
     assert build(line).returncode == 0
+    shutil.rmtree(line.cache / "indexes")
     (line.cache / "indexes").write_bytes(b"")
     assert run(line, "audit", "v1").returncode == 0
 

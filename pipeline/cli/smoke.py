@@ -71,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python", default="", metavar="P", help="for rootfs:/ (default: the python3 of PATH)"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the report there")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="write the report there (default: stdout)"
+    )
     parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
     parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
     parser.add_argument("-q", "--quiet", action="store_true", help="nothing of what probes say")

@@ -84,6 +84,8 @@ class LocalEngine:
             self._run(run, listener, file, bring, stack)
         if run.error:
             raise run.error
+        if left := run.schedule.unfinished():
+            raise RuntimeError(f"{len(left)} steps were never run, first {left[0].id}")
         return run.schedule.outputs
 
     def _run(
@@ -116,7 +118,8 @@ class LocalEngine:
             left = [*run.queue, *run.running.values()]
             if run.error and not any(run.precedes(step) for step, _ in left):
                 return
-            if workers is None or not run.running:
+            # A step may wait for a process that only reads ahead: then nothing runs for a while.
+            if workers is None or not left:
                 return
             for step, outcome in workers.wait():
                 _, place = run.running.pop(step.id)

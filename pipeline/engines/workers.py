@@ -59,8 +59,9 @@ class Workers:
         # spawn: a fork would copy the threads' locks of the progress display.
         context = multiprocessing.get_context("spawn")
         self._workers: list[_Worker] = []
+        with _signals_held():
+            resource_tracker.ensure_running()  # it lets signals through again at its end
         with _signals_held():  # a process that is started now inherits that
-            resource_tracker.ensure_running()  # started later, it would end `_signals_held`
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(theirs, programs), daemon=True)
@@ -153,6 +154,8 @@ def _serve(connection: Connection, programs: Sequence[str]) -> None:
     try:
         _end_with_parent()
         for program in programs:
+            if connection.poll():  # a step is there, and imports what it needs
+                break
             importlib.import_module(f"pipeline.steps.{PROGRAMS[program]}")
         gc.freeze()
         gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)

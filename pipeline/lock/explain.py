@@ -41,7 +41,10 @@ def explain(lock: Lock, name: str, paths: StagePaths, metadata: Metadata) -> lis
     for base in lock.bases.values():
         lines += [_deb(deb, base.suite, base.packages) for deb in base.debs if deb.name == name]
     if not lines:
-        raise UsageError(f"{lock.file}: no package '{name}'", hint="names are as in `lock --check`")
+        raise UsageError(
+            f"{lock.file}: no package '{name}'",
+            hint="names are those of its [[packages]] and .debs",
+        )
     return lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NoReturn, Protocol, cast
@@ -20,7 +21,13 @@ class Part:
 
     def open_read(self) -> BinaryIO:
         """Open the part as if it were a file of its own."""
-        return cast(BinaryIO, io.BufferedReader(_Window(self.path.open("rb"), self)))
+        file = self.path.open("rb")
+
+        def read_at(position: int, wanted: int) -> bytes:
+            file.seek(self.offset + position)
+            return file.read(wanted)
+
+        return cast(BinaryIO, io.BufferedReader(Window(self.size, read_at, file.close)))
 
     def __str__(self) -> str:
         return f"{self.path}: {self.name}"
@@ -66,10 +73,19 @@ def opened(blob: Blob) -> BinaryIO:
     return blob.open("rb") if isinstance(blob, Path) else blob.open_read()
 
 
-class _Window(io.RawIOBase):
-    def __init__(self, file: BinaryIO, part: Part):
-        self._file = file
-        self._part = part
+class Window(io.RawIOBase):
+    """`size` bytes that `read_at(position, wanted)` returns some of, as a stream that can seek.
+
+    `close` is called once, when the stream is closed.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        read_at: Callable[[int, int], bytes],
+        close: Callable[[], None] = lambda: None,
+    ):
+        self._size, self._read_at, self._close = size, read_at, close
         self._position = 0
 
     def readable(self) -> bool:
@@ -79,7 +95,7 @@ class _Window(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._part.size}
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}
         self._position = max(0, start[whence] + offset)
         return self._position
 
@@ -87,13 +103,15 @@ class _Window(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        self._file.seek(self._part.offset + self._position)
-        left = max(0, self._part.size - self._position)
-        data = self._file.read(min(len(buffer), left))
+        left = min(len(buffer), self._size - self._position)
+        if left <= 0:
+            return 0
+        data = self._read_at(self._position, left)
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)
 
     def close(self) -> None:
-        self._file.close()
+        if not self.closed:
+            self._close()
         super().close()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tempfile
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import IO, BinaryIO, cast
 
 from pipeline.errors import Refusal
-from pipeline.oci.blob import Blob, opened
+from pipeline.oci.blob import Blob, Window, opened
 from pipeline.oci.content import DAMAGE, decompressed, media_type_of, normal_path
 from pipeline.oci.files import Reader, frame_reader, plain_reader
 from pipeline.oci.index import MEDIA_TYPE_TAR, Entry, LayerIndex
@@ -43,8 +43,12 @@ def files_of(
     with opened(blob) as file:
         read = frame_reader(blob, file, index) if index.frames else plain_reader(file)
         for entry in sorted(wanted.values(), key=lambda entry: entry.offset):
-            window = _Window(read, entry)
+            window = Window(entry.size, partial(_within, read, entry.offset))
             yield entry.path, cast(BinaryIO, io.BufferedReader(window, _BUFFER))
+
+
+def _within(read: Reader, offset: int, position: int, wanted: int) -> bytes:
+    return read(offset + position, wanted)
 
 
 def _scanned(blob: Blob, wanted: dict[str, Entry]) -> Iterator[tuple[str, BinaryIO]]:
@@ -77,34 +81,3 @@ def _spooled(stream: BinaryIO, spool: IO[bytes]) -> str:
         spool.write(chunk)
     spool.seek(0)
     return digest.hexdigest()
-
-
-class _Window(io.RawIOBase):
-    """The data of one entry, read through a reader of the layer's tar."""
-
-    def __init__(self, read: Reader, entry: Entry):
-        self._read, self._entry = read, entry
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._entry.size}
-        self._position = max(0, start[whence] + offset)
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        left = min(len(buffer), self._entry.size - self._position)
-        if left <= 0:
-            return 0
-        data = self._read(self._entry.offset + self._position, left)
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)

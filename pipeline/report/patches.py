@@ -161,7 +161,10 @@ def write_text(surveys: Sequence[Survey], out: TextIO) -> None:
         table.add_column(escape(survey.name), overflow="fold")
     for patch, edit, cells in matrix(surveys):
         table.add_row(escape(patch), escape(edit), *map(_coloured, cells))
-    console.print(table)
+    with console.capture() as shown:
+        console.print(table)
+    for line in shown.get().splitlines():
+        out.write(line.rstrip() + "\n")
     if starred(surveys):
         console.print(UNNAMED)
     for survey in surveys:

@@ -13,6 +13,7 @@ from pipeline.accepted import EXPIRED
 from pipeline.drift.changes import DISTRIBUTION, FILES, MET, Change, Wish
 from pipeline.drift.comparison import Comparison
 from pipeline.drift.findings import describe
+from pipeline.drift.images import IMAGE
 from pipeline.drift.matrix import Column, History, Row
 from pipeline.report.columns import console_on, width_of, write_rows
 from pipeline.report.directions import SHOWN
@@ -52,7 +53,8 @@ def write_comparison(found: Comparison, out: TextIO, *, verbose: bool = False) -
     _write_judged(replace(judged, findings=others), console, verbose=verbose)
     before, after = printable(found.before.subject), printable(found.after.subject)
     console.print(Text(f"{before} → {after}: {_counts(found)}"))
-    console.print(Text(_layers(found)))
+    if found.before.kind == found.after.kind == IMAGE:  # trees and locks have no layers
+        console.print(Text(_layers(found)))
     console.print(Text(counted(judged, verbose=verbose)))
 
 

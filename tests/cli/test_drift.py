@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import json
-import shutil
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import zstandard
 
 from pipeline.cli import main
 from tests.audit.images import distribution
-from tests.line import Line, make_line
+from tests.line import Line, built_line, entered
 from tests.oci.archives import MAKERS, config_of, write
 from tests.oci.layouts import Layout, digest, tagged, tar
 from tests.oci.registry.server import Registry, serve
@@ -29,22 +28,12 @@ Capture = pytest.CaptureFixture[str]
 def built(tmp_path_factory: pytest.TempPathFactory) -> Line:
     """A line with its dist/, made once."""
     scratch = tmp_path_factory.mktemp("drift")
-    line = make_line(scratch / "project", scratch / "cache", scratch / "scratch")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(line.root)
-        patch.setenv("SM121_CHAIN_CACHE", str(line.cache))
-        assert main(["build", "--offline", "-q"]) == 0
-    return line
+    return built_line(scratch)
 
 
 @pytest.fixture
 def line(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
-    root = tmp_path / "project"
-    shutil.copytree(built.root, root)
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("SM121_CHAIN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    return Line(root, tmp_path / "cache", built.wheels)
+    return entered(built, tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -127,6 +116,12 @@ def test_a_lock_is_a_side(line: Line, capsys: Capture) -> None:
     (change,) = document(capsys, "pins.toml#v1", "v3")["changes"]
     assert (change["name"], change["direction"]) == ("flashinfer-python", "up")
     assert document(capsys, "pins.toml#v1", "pins.toml#v1")["changes"] == []
+
+
+def test_layers_are_told_of_where_both_sides_have_some(line: Line, capsys: Capture) -> None:
+    for before, told in (("pins.toml#v1", False), ("v1", True)):
+        main(["drift", before, "v3", "--fail-on", "never"])
+        assert ("layers: " in capsys.readouterr().out) is told
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import main
-from tests.line import Line, make_line
+from tests.line import Line, built_line, entered
 from tests.oci.registry.server import Registry, serve
 
 
@@ -18,22 +18,12 @@ from tests.oci.registry.server import Registry, serve
 def built(tmp_path_factory: pytest.TempPathFactory) -> Line:
     """A line with its dist/, made once."""
     scratch = tmp_path_factory.mktemp("verify")
-    line = make_line(scratch / "project", scratch / "cache", scratch / "scratch")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(line.root)
-        patch.setenv("SM121_CHAIN_CACHE", str(line.cache))
-        assert main(["build", "--offline", "-q"]) == 0
-    return line
+    return built_line(scratch)
 
 
 @pytest.fixture
 def line(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
-    root = tmp_path / "project"
-    shutil.copytree(built.root, root)
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("SM121_CHAIN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    return Line(root, tmp_path / "cache", built.wheels)
+    return entered(built, tmp_path, monkeypatch)
 
 
 @pytest.fixture

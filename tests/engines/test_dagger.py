@@ -48,7 +48,7 @@ def build(line: Line, *args: str, env: Mapping[str, str]) -> subprocess.Complete
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

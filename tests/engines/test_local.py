@@ -119,6 +119,25 @@ def test_steps_see_their_inputs_in_order(tmp_path: Path) -> None:
     assert not list((tmp_path / "tmp").iterdir())
 
 
+def test_a_step_waits_for_a_process_that_reads_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when nothing else runs: the build is not over then."""
+
+    class Busy(_Threads):
+        reads = 2
+
+        def takes(self, step: Step) -> bool:
+            return not self.reads and super().takes(step)
+
+        def wait(self) -> list[tuple[Step, bytes | Failure]]:
+            self.reads -= bool(self.reads)
+            return super().wait() if self._running else []
+
+    monkeypatch.setattr("pipeline.engines.local.Workers", Busy)
+    assert run(tmp_path, CHAIN, Seen())["c"].facts["text"] == "CABA"
+
+
 def test_second_run_runs_nothing(tmp_path: Path) -> None:
     run(tmp_path, CHAIN, Seen())
     seen = Seen()

@@ -80,7 +80,7 @@ def test_a_step_that_is_only_prepared_is_never_done(workers: Workers, tmp_path: 
     audit, step = Step("a", "audit", {}), Step("b", "debian-layer", {})
     assert not workers.knows("audit")
     # It has no inputs and no parameters at all: what is wrong, the step itself would say.
-    workers.give(audit, Job("audit", {}, {}, ()))
+    workers.give(audit, Job(program="audit", params={}, files={}, steps=(), kept=""))
     workers.give(step, failing(tmp_path, "b"))
     done = [one for _ in range(2) for one, _ in (workers.wait() if workers.free < 2 else [])]
     assert [one.id for one in done] == ["b"] and workers.knows("audit")

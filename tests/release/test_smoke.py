@@ -22,7 +22,7 @@ from pipeline.hosts import container
 from pipeline.oci.reading import find_image
 from pipeline.oci.references import parse_reference
 from pipeline.release.probefiles import read_probes
-from tests.line import Line, make_line
+from tests.line import Line, built_line, entered
 from tests.oci.registry.server import Registry, serve
 from tests.release.standin import StandIn, make_standin, use
 from tests.release.test_schemas import schema
@@ -35,23 +35,14 @@ REQUIRED = '["nope_mla", "nccl_library"]'
 def built(tmp_path_factory: pytest.TempPathFactory) -> Line:
     """A line with its dist/, made once."""
     scratch = tmp_path_factory.mktemp("smoke")
-    line = make_line(scratch / "project", scratch / "cache", scratch / "scratch")
-    line.edit("stages/v01-model.toml", "patches =", f"smoke = {REQUIRED}\npatches =")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(line.root)
-        patch.setenv("SM121_CHAIN_CACHE", str(line.cache))
-        assert main(["build", "--offline", "-q"]) == 0
-    return line
+    return built_line(
+        scratch, ("stages/v01-model.toml", "patches =", f"smoke = {REQUIRED}\npatches =")
+    )
 
 
 @pytest.fixture
 def line(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
-    root = tmp_path / "project"
-    shutil.copytree(built.root, root)
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("SM121_CHAIN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    return Line(root, tmp_path / "cache", built.wheels)
+    return entered(built, tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pipeline.cli import main
 from pipeline.oci.imagefile import ImageFile
 from pipeline.oci.reading import find_image
 from pipeline.oci.registry.client import Repository
-from tests.line import Line, make_line
+from tests.line import Line, built_line, entered
 from tests.oci.registry.server import Fault, Registry, serve
 from tests.release.documents import report as sample
 from tests.release.test_schemas import schema
@@ -28,23 +28,14 @@ OTHER = "sha256:" + "7" * 64
 def built(tmp_path_factory: pytest.TempPathFactory) -> Line:
     """A line with its dist/, made once."""
     scratch = tmp_path_factory.mktemp("tag")
-    line = make_line(scratch / "project", scratch / "cache", scratch / "scratch")
-    line.edit("stages/v04-tile.toml", "patches =", 'smoke = ["nope_mla"]\npatches =')
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(line.root)
-        patch.setenv("SM121_CHAIN_CACHE", str(line.cache))
-        assert main(["build", "--offline", "-q"]) == 0
-    return line
+    return built_line(
+        scratch, ("stages/v04-tile.toml", "patches =", 'smoke = ["nope_mla"]\npatches =')
+    )
 
 
 @pytest.fixture
 def line(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
-    root = tmp_path / "project"
-    shutil.copytree(built.root, root)
-    monkeypatch.chdir(root)
-    monkeypatch.setenv("SM121_CHAIN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-    return Line(root, tmp_path / "cache", built.wheels)
+    return entered(built, tmp_path, monkeypatch)
 
 
 @pytest.fixture

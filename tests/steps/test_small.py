@@ -8,7 +8,7 @@ import pytest
 from pipeline.oci.image import canonical
 from pipeline.oci.layer import LayerWriter
 from pipeline.steps.layers import BLOB, seal, view_of
-from pipeline.steps.program import RESULT, StepOutput
+from pipeline.steps.program import RESULT, Inputs, StepOutput
 from pipeline.steps.small import SMALL, SmallFiles, small_files
 
 FILES = {
@@ -39,8 +39,11 @@ def no_file(sha256: str) -> Path:
     raise AssertionError(sha256)
 
 
+NOTHING = Inputs({}, no_file, ())
+
+
 def test_metadata_is_read_without_the_layer(tmp_path: Path) -> None:
-    view = view_of("image", [layer(tmp_path)], no_file)
+    view = view_of("image", [layer(tmp_path)], NOTHING)
     (tmp_path / BLOB).unlink()
     kept = [path for path in FILES if not path.endswith(".py")]
     assert view.read_many(kept) == {path: FILES[path] for path in kept}
@@ -50,7 +53,7 @@ def test_metadata_is_read_without_the_layer(tmp_path: Path) -> None:
 
 def test_what_is_not_what_the_index_says_is_read_from_the_layer(tmp_path: Path) -> None:
     output = layer(tmp_path)
-    view = view_of("image", [output], no_file)
+    view = view_of("image", [output], NOTHING)
     other = SmallFiles()
     with LayerWriter(tmp_path / "other", epoch=0, level=1, seen=other.take) as writer:
         writer.add_file("site/a.pth", b"b\n", 2)

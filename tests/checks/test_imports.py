@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bench import compile_check, import_check
+from checks import compiling, imports
 from pipeline.errors import OutsideTrouble
 from tests.oci.makelayer import Item, file, folder, hardlink, opaque, symlink, tar, whiteout
 
@@ -20,7 +20,7 @@ def unpacked(directory: Path, *layers: list[Item]) -> dict[str, str]:
     for number, items in enumerate(layers):
         blob = directory / str(number)
         blob.write_bytes(zstandard.ZstdCompressor().compress(tar(items)))
-        import_check.unpack(blob, root)
+        imports.unpack(blob, root)
     return {
         str(path.relative_to(root)): str(path.readlink()) if path.is_symlink() else path.read_text()
         for path in sorted(root.rglob("*"))
@@ -48,7 +48,7 @@ def test_modules_that_an_image_says_are_patched(tmp_path: Path) -> None:
         edits = [{"file": one} for one in files]
         document = json.dumps({"patches": [{"edits": edits}]})
         (stages / f"{name}.json").write_text(document, encoding="utf-8")
-    assert import_check.patched_modules(tmp_path) == ["a", "a.b"]
+    assert imports.patched_modules(tmp_path) == ["a", "a.b"]
 
 
 @pytest.mark.parametrize(
@@ -74,16 +74,16 @@ def test_what_a_machine_must_have(
     place = tmp_path / "qemu-aarch64"
     if handler:
         place.write_text(f"{handler}\ninterpreter /usr/bin/qemu\n", encoding="utf-8")
-    monkeypatch.setattr(import_check, "_HANDLER", place)
+    monkeypatch.setattr(imports, "_HANDLER", place)
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    monkeypatch.setattr(import_check.platform, "machine", lambda: machine)
-    usage = import_check.shutil.disk_usage(tmp_path)._replace(free=free)
-    monkeypatch.setattr(import_check.shutil, "disk_usage", lambda path: usage)
+    monkeypatch.setattr(imports.platform, "machine", lambda: machine)
+    usage = imports.shutil.disk_usage(tmp_path)._replace(free=free)
+    monkeypatch.setattr(imports.shutil, "disk_usage", lambda path: usage)
     if said:
         with pytest.raises(OutsideTrouble, match=said):
-            import_check.check_machine(tmp_path)
+            imports.check_machine(tmp_path)
     else:
-        import_check.check_machine(tmp_path)
+        imports.check_machine(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,6 @@ def test_what_a_machine_must_have(
 def test_a_compilation_that_is_not_as_said(
     capsys: pytest.CaptureFixture[str], status: int, said: str, says: str, good: bool
 ) -> None:
-    failed = compile_check._tell("x", {"status": status, "said": said}, says=says)
+    failed = compiling._tell("x", {"status": status, "said": said}, says=says)
     assert failed is not good
     assert json.loads(capsys.readouterr().out)["good"] is good

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import http.server
 import io
+import signal
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -13,6 +14,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from pipeline.pins import LockedWheel
+
+# Under nohup, and in the background of a shell, these are ignored, and so they would be by every
+# program that a test starts, and stops with one of them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @dataclass

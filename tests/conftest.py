@@ -1,4 +1,4 @@
-"""A server on the loopback that stands for an index, an archive or a release page."""
+"""Servers on the loopback: one for an index, an archive or a release page, and a registry."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pipeline.pins import LockedWheel
+from tests.oci.registry.server import Registry, serve
 
 # Under nohup, and in the background of a shell, these are ignored, and so they would be by every
 # program that a test starts, and stops with one of them.
@@ -151,3 +152,10 @@ def tiny_wheel(
 @pytest.fixture(name="tiny_wheel")
 def _tiny_wheel():  # type: ignore[no-untyped-def]
     return tiny_wheel
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """An empty registry that does what a test tells it to."""
+    with serve() as running:
+        yield running

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,12 +32,6 @@ def fill(registry: Registry, layout: Path) -> str:
     registry.manifests[digest] = (data, manifest["mediaType"])
     registry.tags["glm"] = digest
     return digest
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    with serve() as running:
-        yield running
 
 
 @pytest.fixture

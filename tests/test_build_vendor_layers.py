@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +18,6 @@ from tests.test_build_vendor import build, fill
 from tests.vendor import documents, make_vendor_line
 
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    with serve() as running:
-        yield running
 
 
 @pytest.fixture

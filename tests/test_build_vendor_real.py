@@ -7,7 +7,6 @@ FlashInfer ask for is there as stubs: distributions of the right name and versio
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from pipeline.pins import load_lock
 from pipeline.wheels.house import Wheelhouse, default_cache
 from tests.line import Line
-from tests.oci.registry.server import Registry, serve
+from tests.oci.registry.server import Registry
 from tests.test_build_vendor import build, entries, fill
 from tests.vendor import SITE, documents, lock_text, make_vendor
 from tests.wheels.makewheel import make_wheel
@@ -43,12 +42,6 @@ _OVERRIDES = (
     ("v3", "flashinfer-python==0.6.18.post1", "0.6.18.post1"),
 )
 _STAGES = ("v01", "v03", "v04", "v05", "v06", "v07", "v08", "v10")
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    with serve() as running:
-        yield running
 
 
 def real(name: str, groups: tuple[str, ...], scratch: Path) -> Path:

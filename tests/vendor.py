@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.line import Line
+from tests.line import PATCHES, Line
 from tests.oci.layouts import Layout, tagged
 from tests.wheels.makewheel import make_wheel
 
@@ -198,23 +198,7 @@ state = "held"
 reason = "the vendor has it"
 """,
 }
-_PATCH = '''
-name = "scale"
-title = "Scale by three"
-why = "Two is not enough."
-upstream = ""
-distribution = "vllm"
-
-[[variants]]
-for = "vllm==0.30.*"
-
-[[variants.edits]]
-id = "v1.a"
-file = "vllm/model.py"
-within = "scale"
-find = """return x * 2"""
-replace = """return x * 3"""
-'''
+_PATCH = PATCHES["scale.toml"]
 
 
 def make_wheels(directory: Path) -> dict[str, Path]:

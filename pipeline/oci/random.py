@@ -33,8 +33,8 @@ def files_of(
     nothing is held against its hash.
     Raises Refusal when the layer is damaged.
     """
-    asked = set(paths)
-    wanted = {entry.path: entry for entry in index.entries if entry.path in asked and entry.size}
+    files = index.files
+    wanted = {path: files[path] for path in paths if path in files and files[path].size}
     if not wanted:  # the blob may be elsewhere, and is not asked for
         return
     if not index.frames and index.media_type != MEDIA_TYPE_TAR:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from pipeline.documents import Malformed
+from pipeline.errors import Fault, FaultyFile
+from pipeline.lock.table import Table
+
+_T = TypeVar("_T")
 
 MOST_BYTES = 8 * 1024 * 1024
 _MOST_DEPTH = 64
@@ -41,6 +46,26 @@ def parse_strict(data: bytes) -> Any:
     except UnicodeEncodeError as error:
         raise Malformed("not JSON that means one thing: half of a surrogate pair") from error
     return value
+
+
+def read_document(
+    data: bytes, name: str, read: Callable[[Table], _T], *, hint: str | None = None
+) -> _T:
+    """Return what `read` makes of a JSON object. Raises FaultyFile with every fault that it found.
+
+    `name` is the file, for people.
+    """
+    faults: list[Fault] = []
+    try:
+        document = parse_strict(data)
+    except Malformed as error:
+        raise FaultyFile(name, [Fault("", str(error))]) from error
+    if not isinstance(document, Mapping):
+        raise FaultyFile(name, [Fault("", "is no JSON object")])
+    found = read(Table(document, "", faults))
+    if faults:
+        raise FaultyFile(name, faults, hint=hint)
+    return found
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,14 +7,12 @@ gate never reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.documents import Malformed
-from pipeline.errors import Fault, FaultyFile
 from pipeline.lock.table import Table
-from pipeline.release.document import parse_strict
+from pipeline.release.document import read_document
 from pipeline.release.run import DIGEST, Run, optional, read_run
 
 SCHEMA = "sm121-chain/smoke-report/1"
@@ -110,17 +108,7 @@ def _rank_json(rank: Rank) -> dict[str, Any]:
 
 def read_report(data: bytes, name: str) -> SmokeReport:
     """Read a report. Raises FaultyFile with every fault."""
-    faults: list[Fault] = []
-    try:
-        document = parse_strict(data)
-    except Malformed as error:
-        raise FaultyFile(name, [Fault("", str(error))]) from error
-    if not isinstance(document, Mapping):
-        raise FaultyFile(name, [Fault("", "is no JSON object")])
-    report = _report(Table(document, "", faults))
-    if faults:
-        raise FaultyFile(name, faults, hint="make the report again: smoke")
-    return report
+    return read_document(data, name, _report, hint="make the report again: smoke")
 
 
 def _report(table: Table) -> SmokeReport:

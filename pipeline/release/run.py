@@ -10,10 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.documents import Malformed
-from pipeline.errors import Fault, FaultyFile
 from pipeline.lock.table import Table
-from pipeline.release.document import parse_strict
+from pipeline.release.document import read_document
 
 SCHEMA = "sm121-chain/smoke-run/1"
 DIGEST = r"sha256:[0-9a-f]{64}"
@@ -63,18 +61,7 @@ class Run:
 
 def parse_run(data: bytes) -> Run:
     """Read the output of the driver: one JSON document. Raises FaultyFile with every fault."""
-    faults: list[Fault] = []
-    name = "the probes' output"
-    try:
-        document = parse_strict(data)
-    except Malformed as error:
-        raise FaultyFile(name, [Fault("", str(error))]) from error
-    if not isinstance(document, Mapping):
-        raise FaultyFile(name, [Fault("", "is no JSON object")])
-    run = read_run(Table(document, "", faults))
-    if faults:
-        raise FaultyFile(name, faults)
-    return run
+    return read_document(data, "the probes' output", read_run)
 
 
 def read_run(table: Table) -> Run:

@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tests.audit.images import distribution
 from tests.line import Line, built_line, entered
 from tests.oci.archives import MAKERS, config_of, write
 from tests.oci.layouts import Layout, digest, tagged, tar
-from tests.oci.registry.server import Registry, serve
+from tests.oci.registry.server import Registry
 
 Capture = pytest.CaptureFixture[str]
 
@@ -34,12 +34,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Line:
 @pytest.fixture
 def line(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
     return entered(built, tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    with serve() as running:
-        yield running
 
 
 def document(capsys: Capture, *args: str) -> Any:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline.cli import main
 from tests.line import Line, built_line, entered
-from tests.oci.registry.server import Registry, serve
+from tests.oci.registry.server import Registry
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +23,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Line:
 @pytest.fixture
 def line(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
     return entered(built, tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    with serve() as running:
-        yield running
 
 
 def pushed(registry: Registry, stage: str, capsys: pytest.CaptureFixture[str]) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from pipeline.cli import main
 from pipeline.oci.reading import find_image
 from tests.cases import CASES, expected
 from tests.line import Line, make_line
-from tests.oci.registry.server import Registry, serve
+from tests.oci.registry.server import Registry
 
 CASE = next(CASES.glob("35-*"))
 REPORTS = sorted(path.stem for path in (CASE / "reports").iterdir())
@@ -69,12 +68,6 @@ def line(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     monkeypatch.setattr("time.time", lambda: float(seconds("2026-10-01T00:00:00Z")))
     return Line(root, tmp_path / "cache", built.wheels)
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    with serve() as running:
-        yield running
 
 
 def translated(text: str, line: Line) -> str:

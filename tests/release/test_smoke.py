@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +50,6 @@ def standin(line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stan
     use(made, monkeypatch)
     monkeypatch.setattr(container, "_GRACE", 1)
     return made
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    with serve() as running:
-        yield running
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pipeline.oci.imagefile import ImageFile
 from pipeline.oci.reading import find_image
 from pipeline.oci.registry.client import Repository
 from tests.line import Line, built_line, entered
-from tests.oci.registry.server import Fault, Registry, serve
+from tests.oci.registry.server import Fault, Registry
 from tests.release.documents import report as sample
 from tests.release.test_schemas import schema
 
@@ -41,12 +41,6 @@ def line(built: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Line:
 @pytest.fixture
 def image(line: Line) -> ImageFile:
     return find_image(line.root / "dist", "sm121-v4")[0]
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    with serve() as running:
-        yield running
 
 
 @pytest.fixture

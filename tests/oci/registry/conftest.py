@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from pipeline.oci.references import parse_reference
 from pipeline.oci.registry.client import Repository
 from pipeline.oci.registry.wire import Patience, Wire
-from tests.oci.registry.server import Registry, serve
+from tests.oci.registry.server import Registry
 
 QUICK = Patience(connect=2, read=0.5, tries=3, first_pause=0.01, all_pauses=2)
 
@@ -18,12 +17,6 @@ QUICK = Patience(connect=2, read=0.5, tries=3, first_pause=0.01, all_pauses=2)
 @pytest.fixture(autouse=True)
 def _no_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
-
-
-@pytest.fixture
-def registry() -> Iterator[Registry]:
-    with serve() as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,68 +1,309 @@
 """Change the program in one place after another, and see which change no test notices.
 
-    nox -s mutation                          everything that pyproject.toml names
-    nox -s mutation -- "pipeline.oci.*"      one part
-    nox -s mutation -- results               the survivors of the last run
-    nox -s mutation -- show MUTANT           what one of them changed
+    nox -s mutation                            everything that pyproject.toml names
+    nox -s mutation -- "pipeline.oci.*"        one part
+    nox -s mutation -- --again "pipeline.*"    what survived, once more (tests have come since)
+    nox -s mutation -- results                 counts a module, and what survived
+    nox -s mutation -- show MUTANT             what one of them changed
 
-mutmut does the work: it forks a process a mutant, and runs the tests that reach the function. What
-is changed here is what a program decides: comparisons, conditions, arithmetic, numbers, flags,
-assignments, calls made for their effect. mutmut's changes of literal text and of single arguments
-are left out: nearly all of them reword a message. `docs/mutation.md` lists the known survivors.
+The tests are imported once. Each of them is run with its lines written down; then a process is
+forked for each change, which runs the tests that reach the line, and ends with the first that
+fails: those first that noticed a change of the same function, then the fast before the slow. What
+was found is kept in .mutation/, and counts as long as the function has not changed.
+`checks/mutants.py` says what is changed, `docs/mutation.md` lists the known survivors.
 """
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import fnmatch
+import gc
+import json
+import os
+import resource
+import select
+import shutil
+import signal
 import sys
+import tempfile
+import tomllib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-import libcst as cst
-from mutmut.__main__ import cli
-from mutmut.mutation import file_mutation, mutators
+import coverage
+import pytest
 
-_WORDING = (mutators.operator_string, mutators.operator_arg_removal)
-# What the other operators reach already inside of a condition.
-_REACHED = (cst.Comparison, cst.BooleanOperation, cst.UnaryOperation)
+from checks.mutants import CannotChange, Mutant, find_mutants
 
-
-def condition_turned(node: cst.If | cst.While) -> Iterable[cst.CSTNode]:
-    """`if found:` becomes `if not found:`, where nothing else changes the condition."""
-    if not isinstance(node.test, _REACHED):
-        inner = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-        yield node.with_changes(test=cst.UnaryOperation(cst.Not(), inner))
-
-
-def call_dropped(node: cst.Expr) -> Iterable[cst.CSTNode]:
-    """`seen.add(path)` becomes `pass`; a docstring stays."""
-    if isinstance(node.value, cst.Call):
-        yield cst.Pass()
+ROOT = Path(__file__).parents[1]
+STATE = ROOT / ".mutation"
+KILLED, SURVIVED, UNREACHED, IMPOSSIBLE, TIMEOUT = (
+    "killed", "survived", "unreached", "impossible", "timeout",
+)  # fmt: skip
+_STATUS = {0: SURVIVED, 1: KILLED, 4: IMPOSSIBLE}
+_MEMORY, _FILE = 4 << 30, 1 << 30  # bytes: what a change that never ends may take
 
 
-def raise_dropped(node: cst.Raise) -> Iterable[cst.CSTNode]:
-    """A refusal that is not made: `raise …` becomes `pass`."""
-    if node.exc is not None:
-        yield cst.Pass()
+def settings() -> dict[str, Any]:
+    """[tool.mutation] of pyproject.toml: `files`, `tests` and `slow`, which are not run."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found: dict[str, Any] = tomllib.loads(text)["tool"]["mutation"]
+    return found
 
 
-def operators() -> list[tuple[type, object]]:
-    """Which change is tried on which kind of node."""
-    kept = [pair for pair in mutators.mutation_operators if pair[1] not in _WORDING]
-    return [
-        *kept,
-        (cst.If, condition_turned),
-        (cst.While, condition_turned),
-        (cst.Expr, call_dropped),
-        (cst.Raise, raise_dropped),
-    ]
+def sources() -> list[str]:
+    """The files to change, relative to the root."""
+    found = {path for pattern in settings()["files"] for path in ROOT.glob(pattern)}
+    return sorted(str(path.relative_to(ROOT)) for path in found)
+
+
+def pytest_arguments(base: str) -> list[str]:
+    """How pytest is called, here and in each fork."""
+    chosen = settings()
+    slow = [f"--deselect={name}" for name in chosen["slow"]]
+    options = ["-o", "tmp_path_retention_policy=none", f"--basetemp={base}"]
+    options += ["-o", "addopts=--import-mode=importlib", "--hypothesis-profile=mutation"]
+    return [*chosen["tests"], *slow, *options, "-p", "no:cacheprovider", "-p", "no:terminal"]
+
+
+@dataclass
+class Reach:
+    """Which tests reach a line (`lines`: file, line, tests), and the `seconds` of each."""
+
+    lines: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+    def tests(self, mutant: Mutant) -> set[str]:
+        """The tests that reach the statement of a change."""
+        lines = self.lines.get(mutant.path, {})
+        return {test for line in mutant.lines for test in lines.get(str(line), ())}
+
+
+def write_reach(items: Sequence[pytest.Item], path: Path) -> None:
+    """Run every test in this process and write down what it reaches."""
+    reach = Reach(seconds={item.nodeid: 0.0 for item in items})
+    watch = coverage.Coverage(
+        data_file=None, source=[str(ROOT / "pipeline")], config_file=False, messages=False
+    )
+
+    class Watcher:
+        def pytest_runtest_logstart(self, nodeid: str) -> None:
+            watch.switch_context(nodeid)
+
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            reach.seconds[report.nodeid] += report.duration
+            if report.failed:
+                reach.failed.append(report.nodeid)
+
+    manager = items[0].config.pluginmanager
+    manager.register(Watcher())
+    watch.start()
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+    watch.stop()
+    data = watch.get_data()
+    for name in sources():
+        found = data.contexts_by_lineno(str(ROOT / name))
+        reach.lines[name] = {str(line): [t for t in tests if t] for line, tests in found.items()}
+    path.write_text(json.dumps(vars(reach)), encoding="utf-8")
+
+
+def run_until_failure(items: Sequence[pytest.Item], told: Path) -> int:
+    """Run tests in this process; 1 at the first that fails, whose name is written to `told`."""
+    session = items[0].session
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            told.write_text(item.nodeid, encoding="utf-8")
+            return 1
+    return 0
+
+
+def in_fork(work: Any, seconds: float, output: Path) -> int:
+    """Call in a process of its own; its status, or -1 where it took more processor time.
+
+    A process that waits for ever takes none: it is ended after twenty times as long, at least a
+    quarter of an hour.
+    """
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.setsid()
+            log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for number in (1, 2):
+                os.dup2(log, number)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE, _FILE))
+            status = work()
+        except CannotChange:
+            status = 4
+        finally:
+            os._exit(status)
+    watched = os.pidfd_open(pid)
+    with os.fdopen(watched):
+        ended = select.select([watched], [], [], max(20 * seconds, 900))[0]
+    with contextlib.suppress(ProcessLookupError):  # what a test started ends with it
+        os.killpg(pid, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return status if ended and status != -signal.SIGXCPU else -1
+
+
+class Findings:
+    """What was found for a file's changes, kept from run to run: key -> what is known."""
+
+    def __init__(self, path: str):
+        self._file = STATE / (path.replace("/", ".") + ".json")
+        known = self._file.read_text(encoding="utf-8") if self._file.exists() else "{}"
+        self.known: dict[str, dict[str, Any]] = json.loads(known)
+
+    def keep(self, mutant: Mutant, status: str, test: str) -> None:
+        """Write one down; a run that is ended loses nothing."""
+        found = {"status": status, "name": mutant.name, "test": test}
+        self.known[mutant.key] = found
+        new = self._file.with_suffix(".new")
+        new.write_text(json.dumps(self.known, indent=1), encoding="utf-8")
+        new.replace(self._file)
+
+    def forget(self, mutants: Iterable[Mutant]) -> None:
+        """Drop what is known of changes that are no more."""
+        keys = {one.key for one in mutants}
+        self.known = {key: found for key, found in self.known.items() if key in keys}
+
+
+@dataclass
+class Runner:
+    """pytest's plugin: takes the place of its loop over the tests."""
+
+    patterns: Sequence[str]
+    again: bool
+    scratch: Path
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Try every change that is asked for and not known yet."""
+        if session.testsfailed:
+            raise SystemExit("the tests cannot be imported")
+        items = {item.nodeid: item for item in session.items}
+        STATE.mkdir(exist_ok=True)
+        written = self.scratch / "reach.json"
+        gc.collect()
+        gc.freeze()  # a fork shares what is not touched
+        print(f"{len(items)} tests: writing down what each reaches", file=sys.stderr, flush=True)
+        in_fork(lambda: write_reach(session.items, written) or 0, 3600, self.scratch / "output")
+        if not written.exists():
+            raise SystemExit((self.scratch / "output").read_text(encoding="utf-8"))
+        reach = Reach(**json.loads(written.read_text(encoding="utf-8")))
+        if reach.failed:
+            raise SystemExit("fail without a change: " + " ".join(reach.failed))
+        for path in sources():
+            self._file(path, items, reach)
+        return True
+
+    def _file(self, path: str, items: dict[str, pytest.Item], reach: Reach) -> None:
+        mutants = list(find_mutants(ROOT, path))
+        findings = Findings(path)
+        findings.forget(mutants)
+        wanted = [one for one in mutants if wants(self.patterns, one)]
+        recent: dict[str, list[str]] = collections.defaultdict(list)
+        counts: collections.Counter[str] = collections.Counter()
+        for mutant in wanted:
+            known = findings.known.get(mutant.key, {}).get("status")
+            if known and not (self.again and known not in (KILLED, TIMEOUT)):
+                counts["known"] += 1
+                continue
+            tests = reach.tests(mutant)
+            first = recent[mutant.function]
+            order = sorted(
+                tests,
+                key=lambda test: (
+                    first.index(test) if test in first else len(first), reach.seconds[test], test
+                ),
+            )  # fmt: skip
+            status, test = self._try(mutant, [items[name] for name in order], reach)
+            if test:
+                first[:] = [test, *(one for one in first if one != test)][:5]
+            counts[status] += 1
+            findings.keep(mutant, status, test)
+        if wanted:
+            said = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+            print(f"{path}: {said}", file=sys.stderr, flush=True)
+
+    def _try(self, mutant: Mutant, items: list[pytest.Item], reach: Reach) -> tuple[str, str]:
+        if not items:
+            return UNREACHED, ""
+        told = self.scratch / "told"
+        told.unlink(missing_ok=True)
+
+        def work() -> int:
+            mutant.apply()
+            return run_until_failure(items, told)
+
+        seconds = 10 + 5 * sum(reach.seconds[item.nodeid] for item in items)
+        status = in_fork(work, seconds, self.scratch / "output")
+        # Whatever else ends the process is noticed too: a signal, a limit.
+        found = TIMEOUT if status == -1 else _STATUS.get(status, KILLED)
+        return found, told.read_text(encoding="utf-8") if told.exists() else ""
+
+
+def wants(patterns: Sequence[str], mutant: Mutant) -> bool:
+    """Is it asked for: by its name, its module, or a pattern of either."""
+    names = (mutant.module, mutant.name)
+    return not patterns or any(fnmatch.fnmatchcase(n, p) for n in names for p in patterns)
+
+
+def run(patterns: Sequence[str], again: bool) -> int:
+    """Try what is asked for."""
+    scratch = Path(tempfile.mkdtemp(prefix="mutation-"))
+    try:
+        os.chdir(ROOT)
+        # What a test's own bytes of the program say is for programs that it starts.
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        arguments = pytest_arguments(str(scratch / "tests"))
+        return int(pytest.main(arguments, plugins=[Runner(patterns, again, scratch)]))
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def results(patterns: Sequence[str]) -> int:
+    """Print the counts of each file, and every change that was tried and not noticed."""
+    left = []
+    for path in sources():
+        findings = Findings(path)
+        counts: collections.Counter[str] = collections.Counter()
+        for mutant in find_mutants(ROOT, path):
+            if wants(patterns, mutant):
+                status = findings.known.get(mutant.key, {}).get("status", "not tried")
+                counts[status] += 1
+                if status not in (KILLED, TIMEOUT, "not tried"):
+                    left.append((status, mutant))
+        if counts:
+            said = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+            print(f"{path}: {counts.total()}: {said}")
+    for status, mutant in left:
+        print(f"\n{mutant.name} (line {mutant.lines.start}): {status}\n{mutant.diff}")
+    return 0
+
+
+def show(names: Sequence[str]) -> int:
+    """Print what changes change."""
+    for path in sources():
+        for mutant in find_mutants(ROOT, path):
+            if mutant.name in names:
+                print(f"{mutant.name} (line {mutant.lines.start})\n{mutant.diff}")
+    return 0
 
 
 def main(args: Sequence[str]) -> int:
-    """Hand the arguments to mutmut; without a command of its own, `run` is meant."""
-    file_mutation.mutation_operators = operators()
-    commands = set(cli.commands)
-    words = list(args) if args and args[0] in commands else ["run", *args]
-    result = cli.main(words, prog_name="nox -s mutation --", standalone_mode=False)
-    return result if isinstance(result, int) else 0
+    """Without a command, the changes are tried."""
+    verbs = {"results": results, "show": show}
+    if args and args[0] in verbs:
+        return verbs[args[0]](args[1:])
+    return run([arg for arg in args if arg != "--again"], "--again" in args)
 
 
 if __name__ == "__main__":

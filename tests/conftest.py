@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pipeline.pins import LockedWheel
+from tests.examples import examples  # noqa: F401 - registers the profiles
 from tests.oci.registry.server import Registry, serve
 
 # Under nohup, and in the background of a shell, these are ignored, and so they would be by every

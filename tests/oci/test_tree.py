@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pipeline.oci.index import DIRECTORY, Entry
 from pipeline.oci.tree import Located, Tree
 from pipeline.oci.view import RootfsView
+from tests.examples import examples
 from tests.oci.makelayer import (
     Item,
     file,
@@ -200,7 +201,7 @@ def is_file(node: Located) -> bool:
     return node.entry.has_content
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(layers=st.lists(st.lists(st.deferred(lambda: ITEM), max_size=7), min_size=2, max_size=4))
 def test_what_a_tree_takes_over_is_what_it_would_find(layers: list[list[Item]]) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -325,7 +326,7 @@ def plausible(items: list[Item]) -> list[Item]:
 
 
 @needs_umoci
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(layers=st.lists(st.lists(ITEM, max_size=7).map(plausible), min_size=1, max_size=3))
 def test_any_layers_merge_as_umoci_unpacks_them(layers: list[list[Item]]) -> None:
     with tempfile.TemporaryDirectory() as name:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.patching.anchors import VISIBLE, _once, _provable, shortest_anchor
 from pipeline.patching.matching import occurrences
+from tests.examples import examples
 
 BODY = b"""def f(capability):
     return capability.major == 9
@@ -98,7 +99,7 @@ def test_no_anchor_where_the_new_text_stands_already() -> None:
     assert anchor(b"two one", b"one", b"two") == b"two one"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text("ab ", min_size=1, max_size=14), st.integers(0, 13), st.text("abc", max_size=3))
 def test_no_shorter_span_of_tokens_would_do(text: str, at: int, new: str) -> None:
     """Compared with trying them all, for a text of one-letter tokens."""

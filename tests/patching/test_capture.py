@@ -20,6 +20,7 @@ from pipeline.errors import Refusal
 from pipeline.patching.capture import Captured, capture
 from pipeline.patching.matching import occurrences
 from pipeline.patching.scopes import find_scope
+from tests.examples import examples
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "patching"
 REAL = {
@@ -154,7 +155,7 @@ CHANGES: dict[str, list[Callable[[random.Random, bytes], list[bytes]]]] = {
 }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(sorted(REAL)), st.integers(0, 10**9), st.integers(1, 8))
 def test_random_edits_of_real_files(name: str, seed: int, count: int) -> None:
     """Capture and apply give the edited file, and each edit stays in its scope."""
@@ -178,7 +179,7 @@ def test_random_edits_of_real_files(name: str, seed: int, count: int) -> None:
         assert len(occurrences(old, span, edit.find.encode())) == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.sampled_from(["x\n", "x y\n", "\n", "é\r\n", "z"]), min_size=1, max_size=10),
     st.lists(st.sampled_from(["x\n", "x y\n", "\n", "é\r\n", "w"]), min_size=1, max_size=10),

@@ -24,6 +24,7 @@ from pipeline.patching.scopes import ScopeFault, find_scope, scopes_around
 from pipeline.patching.sources import Source
 from pipeline.patching.survey import survey
 from pipeline.patching.verdicts import Verdict
+from tests.examples import examples
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "patching"
 REAL = {
@@ -172,7 +173,7 @@ def test_templates_overloads_and_branches(within: str, find: str, expected: Outc
     assert outcome(evaluation) is expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(sorted(REAL)), st.integers(0, 10**9), st.text("ab {}\n\t(é\"'#", max_size=9))
 def test_no_edit_of_a_real_file_leaves_its_scope(name: str, seed: int, text: str) -> None:
     """Any text of any scope, replaced by anything: what is outside of the scope stays."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.patching.hunks import find_hunks
+from tests.examples import examples
 
 LINES = st.lists(st.sampled_from(["a\n", "b = 1\n", "\n", "é\r\n", "c\r", "d"]), max_size=12)
 
@@ -23,7 +24,7 @@ def made(old: bytes, new: bytes) -> bytes:
     return b"".join([*out, old[position:]])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(LINES, LINES)
 def test_hunks_make_the_new_text(old: list[str], new: list[str]) -> None:
     one, other = "".join(old).encode(), "".join(new).encode()

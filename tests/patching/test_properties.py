@@ -12,6 +12,7 @@ from pipeline.patching.model import Edit, Patch, Variant
 from pipeline.patching.outcomes import Outcome
 from pipeline.patching.record import rewrite_record
 from pipeline.patching.scopes import ScopeFault, find_scope
+from tests.examples import examples
 
 WORDS = st.text(alphabet="ab \n\té", min_size=1, max_size=6)
 
@@ -24,7 +25,7 @@ def change(file: str, *edits: tuple[str, str, str | None, int]) -> Patch:
     return Patch("p", "t", "w", "", "d", (Variant(Requirement("d==1"), made),))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.text(alphabet="ab \n\té", max_size=40),
     st.lists(st.tuples(WORDS, WORDS, st.none(), st.integers(1, 3)), min_size=1, max_size=3),
@@ -49,7 +50,7 @@ def test_applying_twice_is_already_applied(
     assert second.patches[0].outcome is Outcome.ALREADY_APPLIED
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.sampled_from(["x = 1", "if 1: x = 1", "# x = 1", "y = 'x = 1'"]), max_size=4),
     st.sampled_from(["x = 1", "= 1\n", "def f():\n", "x = 1\n\n\ndef"]),
@@ -68,7 +69,7 @@ def test_no_byte_outside_of_the_scope_changes(body: list[str], find: str, end: s
         assert image.data.endswith(data[scope.end :])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(
         st.sampled_from(

@@ -251,3 +251,90 @@ def test_a_source_for_a_newer_python_is_a_warning(tmp_path: Path) -> None:
     view = image(tmp_path, quack(IMPORT + "def f(:\n") | cutlass("4.6.2"))
     (found,) = broken(view)
     assert found.startswith("warning") and "does not parse here" in found
+
+
+def lib(version: str, *modules: str, name: str = "lib") -> dict[str, Content]:
+    """A provider with an `__init__` that says what it defines."""
+    files = {f"{name}/{module}.py": "A = 1\n" for module in ("__init__", *modules)}
+    return distribution(name, version, files)
+
+
+def user(files: dict[str, str], *requires: str) -> dict[str, Content]:
+    return distribution("user", "1", {"u/__init__.py": "", **files}, requires=requires)
+
+
+def test_distributions_that_pin_each_other_are_one_family(tmp_path: Path) -> None:
+    core = distribution(
+        "core", "1", {"core/__init__.py": "A = 1\n"}, requires=["lib==1", "not-installed==1"]
+    )
+    lib_ = distribution("lib", "1", {"lib.txt": ""}, requires=["core==1"])
+    view = image(tmp_path, user({"u/a.py": "import core.new\n"}, "lib>=2") | core | lib_)
+    (found,) = broken(view)
+    assert "a.py line 1 import core.new;" in found and "where core is at 1" in found
+
+
+def test_a_namespace_that_the_dependant_shares_is_its_own(tmp_path: Path) -> None:
+    parts = {"lib/part.py": "import lib.not_here\n"}
+    assert broken(image(tmp_path, user(parts, "lib>=2") | lib("1"))) == []
+
+
+def test_what_is_not_judged_hides_nothing_that_is(tmp_path: Path) -> None:
+    source = "import alpha.never\nimport lib.new\n"
+    files, gone = {"u/a.py": source}, {f"{SITE}/alpha-1.dist-info": GONE}
+    base = user(files, "alpha>=1", "lib>=2") | lib("1") | lib("1", name="alpha")
+    below, view = image(tmp_path, base), image(tmp_path, base, gone | lib("2", name="alpha"))
+    # alpha.never was never there; lib.new is missing in both, so that it is inherited
+    assert [one.split(";")[0] for one in broken(view, below)] == [
+        "warning user: a.py line 2 import lib.new"
+    ]
+
+
+def test_without_the_parents_report_nothing_has_moved(tmp_path: Path) -> None:
+    files = {"u/a.py": "import lib.old\n"}
+    below = image(tmp_path, user(files, "lib") | lib("1", "old"))
+    view = image(tmp_path, user(files, "lib") | lib("2"))
+    assert len(broken(view, below)) == 1
+    alone = audit(view, expect(), below=below)
+    assert [one.rule for one in alone.findings] == []
+
+
+def test_a_file_that_is_gone_without_a_move_is_its_records_matter(tmp_path: Path) -> None:
+    base = user({"u/a.py": "import lib.old\n"}, "lib") | lib("1", "old")
+    below = image(tmp_path, base)
+    found = report(image(tmp_path, base, {f"{SITE}/lib/old.py": GONE}), below)
+    assert [one.rule for one in found.findings] == ["file-missing"]
+
+
+def test_a_missing_name_counts_the_files_that_want_it(tmp_path: Path) -> None:
+    source = "from lib import Gone\n"
+    files = {"u/a.py": source, "u/b.py": source, "u/c.py": "from lib import A\n"}
+    (found,) = broken(image(tmp_path, user(files, "lib>=2") | lib("1")))
+    assert "a.py line 1 and 1 more files import lib.Gone;" in found
+
+
+def test_a_distribution_without_any_code_provides_nothing(tmp_path: Path) -> None:
+    empty = distribution("lib", "1", {"lib/__init__.py": ""})
+    assert broken(image(tmp_path, user({"u/a.py": "import lib.new\n"}, "lib>=2") | empty)) == []
+
+
+def test_a_distribution_of_one_module(tmp_path: Path) -> None:
+    single = distribution("lib", "1", {"lib.py": "A = 1\n"})
+    files = {"u/a.py": "from lib import New\n", "u/b.py": "import lib\nfrom lib import A\n"}
+    (found,) = broken(image(tmp_path, user(files, "lib>=2") | single))
+    assert "a.py line 1 import lib.New;" in found
+
+
+def test_packages_in_packages_and_directories_between_them(tmp_path: Path) -> None:
+    source = "import lib.new\n"
+    inner = {"u/one/__init__.py": "", "u/one/two/__init__.py": "", "u/one/two/deep.py": source}
+    (found,) = broken(image(tmp_path, user(inner, "lib>=2") | lib("1")))
+    assert "deep.py line 1" in found
+    del inner["u/one/__init__.py"]
+    assert broken(image(tmp_path, user(inner, "lib>=2") | lib("1"))) == []
+
+
+def test_rows_of_data_and_of_files_that_are_gone_hide_no_import(tmp_path: Path) -> None:
+    files = {"u/a.txt": "data", "u/b.py": "import lib.new\n", "u/c.py": "import lib.new\n"}
+    view = image(tmp_path, user(files, "lib>=2") | lib("1"), {f"{SITE}/u/b.py": GONE})
+    (found,) = broken(view)
+    assert "c.py line 1 import lib.new;" in found

@@ -77,3 +77,9 @@ def test_every_marker_that_cannot_be_judged_is_a_fault(tmp_path: Path) -> None:
     assert [fault.where for fault in caught.value.faults] == [
         f"packages[{number}].marker" for number in (1, 2, 3, 4)
     ]
+
+
+def test_a_marker_that_cannot_be_judged_is_quoted(tmp_path: Path) -> None:
+    with pytest.raises(FaultyFile) as caught:
+        read_lockfile(lock(tmp_path, package("b", "1", "os_name ~= 'posix'")), ENVIRONMENT)
+    assert caught.value.faults[0].problem.startswith('cannot be judged: os_name ~= "posix": ')

@@ -1,7 +1,11 @@
 """What audits of a chain hand on to each other changes no answer."""
 
+import base64
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
+from pipeline.audit.expectation import marker_environment
 from pipeline.audit.memo import AuditMemo
 from pipeline.audit.run import audit
 from pipeline.inventory.imports import ImportReader
@@ -37,3 +41,23 @@ def test_an_audit_with_a_memory_says_what_one_without_says(tmp_path: Path) -> No
         for _ in range(2):
             found = audit(view, expect(), memo=memo, imports=reader).to_json()
         assert found == audit(view, expect()).to_json()
+
+
+def test_a_memory_is_of_one_platform(tmp_path: Path) -> None:
+    view = image(tmp_path, distribution("a", "1", requires=["b; platform_machine == 'x86_64'"]))
+    memo = AuditMemo()
+    here = audit(view, expect(), memo=memo)
+    there = replace(expect(), environment=marker_environment("3.12.3", "x86_64"))
+    assert [len(audit(view, one, memo=memo).findings) for one in (expect(), there)] == [0, 1]
+    assert audit(view, expect(), memo=memo).findings == here.findings
+
+
+def test_a_memory_keeps_nothing_of_hashes_that_were_read(tmp_path: Path) -> None:
+    digest = base64.urlsafe_b64encode(hashlib.sha512(b"x").digest()).rstrip(b"=").decode()
+    rows = "".join(f"{name},sha512={digest},1\n" for name in ("s.py", "t.py"))
+    both = distribution("a", "1", record=rows) | distribution("b", "1", record=rows)
+    view = image(tmp_path, both | {f"{SITE}/s.py": "x", f"{SITE}/t.py": "y"})
+    memo, without = AuditMemo(), audit(view, expect())
+    assert [one.path for one in without.findings] == [f"{SITE}/t.py"] * 2
+    for _ in range(3):
+        assert audit(view, expect(), memo=memo).findings == without.findings

@@ -1,5 +1,6 @@
 """Case 11: a later install step wrote the pristine file over a patched one."""
 
+import hashlib
 from pathlib import Path
 
 from pipeline.audit.expectation import PatchExpectation, Probe
@@ -79,3 +80,29 @@ def test_18_a_patch_of_a_file_that_is_not_in_site_packages_is_lost_not_skipped(
     view = image(tmp_path, BASE, {"sgl-workspace/sglang/srt/models/glm.py": "x"})
     (finding,) = judge(view, patch)
     assert (finding.rule, finding.layer) == ("patch-lost", "")
+
+
+def test_every_patch_is_looked_for_whatever_became_of_the_others(tmp_path: Path) -> None:
+    gone, back = (
+        PatchExpectation(name, f"{SITE}/{file}", (Probe(b"NEW"),))
+        for name, file in [("gone", "no.py"), ("back", "there.py")]
+    )
+    found = judge(image(tmp_path, {f"{SITE}/there.py": "OLD"}), gone, back)
+    assert [one.subject for one in found if one.rule == "patch-lost"] == ["back", "gone"]
+
+
+def test_a_file_as_the_last_patch_left_it_holds_all_of_them(tmp_path: Path) -> None:
+    data = b"last\n"  # a later patch took the first one's text away
+    first = PatchExpectation(
+        "first", FILE, (Probe(b"first"),), post_sha256=hashlib.sha256(data).hexdigest()
+    )
+    view = image(tmp_path, {FILE: data})
+    assert [one for one in judge(view, first) if one.rule == "patch-lost"] == []
+
+
+def test_a_lost_text_is_quoted_by_its_first_line(tmp_path: Path) -> None:
+    texts = [b"\n  one\n", b"\n  one\n  two\n", b"\n \n", b"caf\xe9"]
+    patch = PatchExpectation("p", FILE, tuple(map(Probe, texts)))
+    (finding,) = [one for one in judge(image(tmp_path, {FILE: "x"}), patch) if one.rule[0] == "p"]
+    said = "the replacement is missing: "
+    assert finding.message == f"cuda.py: {said}one; {said}one …; {said}; {said}caf\\xe9"

@@ -165,3 +165,43 @@ def test_a_file_that_a_later_layer_removed_is_missing(tmp_path: Path) -> None:
         tmp_path, distribution("a", "1", {"a/x.py": "", "a/y.py": ""}), {f"{SITE}/a/x.py": GONE}
     )
     assert (finding.rule, finding.path) == ("file-missing", f"{SITE}/a/x.py")
+
+
+CODEC = distribution("codec", "2.0.4", {"codec/a.so": "as in RECORD", "codec/b.so": "1"})
+
+
+def test_a_known_fault_is_that_of_its_file_and_of_no_other(tmp_path: Path) -> None:
+    view = image(tmp_path, CODEC, {f"{SITE}/codec/a.so": "really", f"{SITE}/codec/b.so": "2"})
+    for path in ("codec/a.so", f"/{SITE}/codec/a.so", f"{SITE}/codec/a.so"):
+        known = KnownFault("record-mismatch", "codec", "upstream's wheel", path)
+        report = audit(view, expect(known=(known,)))
+        assert [(one.severity, one.path) for one in report.findings] == [
+            ("error", f"{SITE}/codec/b.so"),
+            ("note", f"{SITE}/codec/a.so"),
+        ]
+    nowhere = KnownFault("record-mismatch", "codec", "upstream's wheel", "a.so")
+    assert audit(view, expect(known=(nowhere,))).worst == "error"
+    other = KnownFault("record-mismatch", "Other", "upstream's wheel")
+    assert audit(view, expect(known=(other,))).worst == "error"
+    both = KnownFault("record-mismatch", "Codec", "upstream's wheel")
+    assert audit(view, expect(known=(both,))).worst == "note"
+
+
+def test_a_known_owner_is_the_one_whose_bytes_are_there(tmp_path: Path) -> None:
+    layers = [distribution(name, "1", {"x.py": name}) for name in "abc"]
+    for owner, severity in [("b", "error"), ("c", "note"), ("C", "note")]:
+        known = KnownFault("file-conflict", "a", "why", "x.py", owner=owner)
+        found = findings(tmp_path, *layers, known=(known,))
+        assert [(one.subject, one.severity) for one in found] == sorted(
+            [("a", severity), ("b", "error")], key=lambda one: one[1]
+        )
+
+
+def test_a_known_owner_of_a_file_that_is_gone_excuses_nothing(tmp_path: Path) -> None:
+    layers = [distribution(name, "1", {"x.py": name}) for name in "ab"]
+    known = KnownFault("file-conflict", "a", "why", "x.py", owner="b")
+    found = findings(tmp_path, *layers, {f"{SITE}/x.py": GONE}, known=(known,))
+    assert [(one.subject, one.severity) for one in found if one.rule == "file-conflict"] == [
+        ("a", "error"),
+        ("b", "error"),
+    ]

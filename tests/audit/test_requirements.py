@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.audit.expectation import LedgerEntry
+from pipeline.audit.requirements import parse_requirement
 from pipeline.audit.run import audit
 from tests.audit.images import Content, distribution, expect, image
 
@@ -109,3 +110,43 @@ def test_a_version_outside_of_pep_440_meets_only_what_asks_for_any(tmp_path: Pat
 def test_a_text_that_is_no_requirement_is_said(tmp_path: Path) -> None:
     report = audit(image(tmp_path, distribution("a", "1", requires=["b>=1.0.*"])), expect())
     assert [one.rule for one in report.findings] == ["requirement-unreadable"]
+
+
+def test_what_is_unreadable_hides_nothing(tmp_path: Path) -> None:
+    wants = distribution("a", "1", requires=["b>=1.0.*", "b; python_version ~= 'x'", "gone"])
+    report = audit(image(tmp_path, wants), expect())
+    unreadable = " is no requirement (PEP 508) and is not judged"
+    assert [(one.rule, one.message) for one in report.findings] == [
+        ("requirement-unsatisfied", "wants gone, it is not there (new)"),
+        ("requirement-unreadable", "\"b; python_version ~= 'x'\"" + unreadable),
+        ("requirement-unreadable", "'b>=1.0.*'" + unreadable),
+    ]
+
+
+def test_the_longest_text_that_is_read() -> None:
+    assert parse_requirement("a" + " " * 4095) is not None
+    assert parse_requirement("a" + " " * 4096) is None
+
+
+def test_extras_of_several_dependants_add_up(tmp_path: Path) -> None:
+    dsl = distribution("dsl", "1", requires=["x; extra == 'ex'", "y; extra == 'why'"])
+    asks = distribution("p", "1", requires=["dsl[ex]"]) | distribution(
+        "q", "1", requires=["dsl[why]"]
+    )
+    assert kinds(tmp_path, dsl, asks) == ["dsl x; extra == 'ex' new", "dsl y; extra == 'why' new"]
+
+
+def test_an_extra_may_ask_for_another_distributions_extra(tmp_path: Path) -> None:
+    chain = (
+        distribution("a", "1", requires=["b[x]"])
+        | distribution("b", "1", requires=["c[y]; extra == 'x'"])
+        | distribution("c", "1", requires=["d[z]; extra == 'y'"])
+        | distribution("d", "1", requires=["e; extra == 'z'"])
+    )
+    assert kinds(tmp_path, chain) == ["d e; extra == 'z' new"]
+
+
+def test_any_entry_of_the_ledger_may_be_the_one(tmp_path: Path) -> None:
+    other = LedgerEntry("torch==2.13.0", ("vllm 1 wants ==2",), "other")
+    report = audit(image(tmp_path, TORCH | NCCL), expect(ledger=(other, LEDGER)))
+    assert [one.reason for one in report.findings] == ["SM121 needs it"]

@@ -19,6 +19,7 @@ import collections
 import contextlib
 import fnmatch
 import gc
+import hashlib
 import json
 import os
 import resource
@@ -28,7 +29,7 @@ import signal
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ KILLED, SURVIVED, UNREACHED, IMPOSSIBLE, TIMEOUT = (
 )  # fmt: skip
 _STATUS = {0: SURVIVED, 1: KILLED, 4: IMPOSSIBLE}
 _MEMORY, _FILE = 4 << 30, 1 << 30  # bytes: what a change that never ends may take
+_QUIET = 10  # seconds in which nothing of a test runs, so that it waits for ever
 
 
 def settings() -> dict[str, Any]:
@@ -83,8 +85,15 @@ class Reach:
         return {test for line in mutant.lines for test in lines.get(str(line), ())}
 
 
-def write_reach(items: Sequence[pytest.Item], path: Path) -> None:
-    """Run every test in this process and write down what it reaches."""
+def inputs_digest() -> str:
+    """Equal as long as the program and its tests are."""
+    found = [path for top in ("pipeline", "tests") for path in (ROOT / top).rglob("*.py")]
+    texts = [str(path).encode() + b"\0" + path.read_bytes() for path in sorted(found)]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
+
+
+def write_reach(items: Sequence[pytest.Item], path: Path) -> int:
+    """Run every test in this process and write down what it reaches; return 0."""
     reach = Reach(seconds={item.nodeid: 0.0 for item in items})
     watch = coverage.Coverage(
         data_file=None, source=[str(ROOT / "pipeline")], config_file=False, messages=False
@@ -109,7 +118,10 @@ def write_reach(items: Sequence[pytest.Item], path: Path) -> None:
     for name in sources():
         found = data.contexts_by_lineno(str(ROOT / name))
         reach.lines[name] = {str(line): [t for t in tests if t] for line, tests in found.items()}
-    path.write_text(json.dumps(vars(reach)), encoding="utf-8")
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(vars(reach)), encoding="utf-8")
+    new.replace(path)
+    return 0
 
 
 def run_until_failure(items: Sequence[pytest.Item], told: Path) -> int:
@@ -123,12 +135,9 @@ def run_until_failure(items: Sequence[pytest.Item], told: Path) -> int:
     return 0
 
 
-def in_fork(work: Any, seconds: float, output: Path) -> int:
-    """Call in a process of its own; its status, or -1 where it took more processor time.
-
-    A process that waits for ever takes none: it is ended after twenty times as long, at least a
-    quarter of an hour.
-    """
+def in_fork(work: Callable[[], int], seconds: float, output: Path) -> int:
+    """Call in a process of its own; its status, or -1 where it took more processor time, or waits
+    for what never comes."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -145,13 +154,33 @@ def in_fork(work: Any, seconds: float, output: Path) -> int:
             status = 4
         finally:
             os._exit(status)
-    watched = os.pidfd_open(pid)
-    with os.fdopen(watched):
-        ended = select.select([watched], [], [], max(20 * seconds, 900))[0]
+    with os.fdopen(os.pidfd_open(pid)) as watched:
+        ended, before, quiet = False, -1, 0
+        while not ended and quiet < _QUIET:
+            ended = bool(select.select([watched], [], [], 1)[0])
+            used = _used(pid)
+            quiet = quiet + 1 if used == before and used >= 0 else 0
+            before = used
     with contextlib.suppress(ProcessLookupError):  # what a test started ends with it
         os.killpg(pid, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return status if ended and status != -signal.SIGXCPU else -1
+
+
+def _used(session: int) -> int:
+    """Processor time, in ticks, of a session's processes; -2 where one could run, or is stopped.
+
+    See proc_pid_stat(5): state is the third field, the session the sixth, times from the 14th on.
+    """
+    total = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                if fields[0] in "RDTt":
+                    return -2
+                total += int(fields[11]) + int(fields[12])
+    return total
 
 
 class Findings:
@@ -190,17 +219,19 @@ class Runner:
             raise SystemExit("the tests cannot be imported")
         items = {item.nodeid: item for item in session.items}
         STATE.mkdir(exist_ok=True)
-        written = self.scratch / "reach.json"
+        written = STATE / f"reach-{inputs_digest()}.json"
         gc.collect()
         gc.freeze()  # a fork shares what is not touched
-        print(f"{len(items)} tests: writing down what each reaches", file=sys.stderr, flush=True)
-        in_fork(lambda: write_reach(session.items, written) or 0, 3600, self.scratch / "output")
+        if not written.exists():
+            told = f"{len(items)} tests: writing down what each reaches"
+            print(told, file=sys.stderr, flush=True)
+            in_fork(lambda: write_reach(session.items, written), 3600, self.scratch / "output")
         if not written.exists():
             raise SystemExit((self.scratch / "output").read_text(encoding="utf-8"))
         reach = Reach(**json.loads(written.read_text(encoding="utf-8")))
         if reach.failed:
             raise SystemExit("fail without a change: " + " ".join(reach.failed))
-        for path in sources():
+        for path in in_order(self.patterns):
             self._file(path, items, reach)
         return True
 
@@ -248,6 +279,17 @@ class Runner:
         # Whatever else ends the process is noticed too: a signal, a limit.
         found = TIMEOUT if status == -1 else _STATUS.get(status, KILLED)
         return found, told.read_text(encoding="utf-8") if told.exists() else ""
+
+
+def in_order(patterns: Sequence[str]) -> list[str]:
+    """The files, those first that the first pattern names."""
+
+    def place(path: str) -> int:
+        module = path.removesuffix(".py").replace("/", ".")
+        hits = [n for n, one in enumerate(patterns) if fnmatch.fnmatchcase(module, one)]
+        return min(hits, default=len(patterns))
+
+    return sorted(sources(), key=lambda path: (place(path), path))
 
 
 def wants(patterns: Sequence[str], mutant: Mutant) -> bool:

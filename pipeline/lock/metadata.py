@@ -11,6 +11,7 @@ from pipeline.errors import Refusal
 from pipeline.inventory.distributions import Distribution, Inventory
 from pipeline.inventory.metadata import parse_metadata
 from pipeline.lock.model import LockedWheel
+from pipeline.wheels.directory import DAMAGE, check_directory
 from pipeline.wheels.house import Wheelhouse
 
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")  # PEP 427
@@ -51,11 +52,13 @@ class Metadata:
         if not self._house.has(wheel.sha256, wheel.size):
             return None
         try:
-            with zipfile.ZipFile(self._house.path(wheel.sha256)) as archive:
-                # the directory is named as the file is, but not always spelled so
-                (path,) = filter(_METADATA.fullmatch, archive.namelist())
-                metadata = parse_metadata(archive.read(path))
-        except (zipfile.BadZipFile, ValueError) as error:
+            with self._house.path(wheel.sha256).open("rb") as file:
+                check_directory(wheel.filename, file)
+                with zipfile.ZipFile(file) as archive:
+                    # the directory is named as the file is, but not always spelled so
+                    (path,) = filter(_METADATA.fullmatch, archive.namelist())
+                    metadata = parse_metadata(archive.read(path))
+        except DAMAGE as error:
             raise Refusal(f"{wheel.filename}: no readable METADATA: {error}") from None
         return Distribution(
             name=wheel.name,

@@ -15,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from pipeline.errors import OutsideTrouble, Refusal, UsageError
 from pipeline.patching.record import recorded_files
+from pipeline.wheels.directory import DAMAGE, check_directory
 
 _SITES = (
     "lib/python3*/site-packages",
@@ -128,15 +129,18 @@ def open_wheel(path: Path, python: str, filename: str = "") -> tuple[Source, str
     """
     try:
         name, version, _, _ = parse_wheel_filename(filename or path.name)
-        archive = zipfile.ZipFile(path)
+        file = path.open("rb")
     except InvalidWheelFilename as error:
         raise UsageError(f"{filename or path.name} is no wheel's file name") from error
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file") from error
-    except zipfile.BadZipFile as error:
-        raise Refusal(f"{path.name} is damaged: {error}") from error
     except OSError as error:
         raise OutsideTrouble(f"{path} cannot be read: {error.strerror}") from error
+    check_directory(filename or path.name, file)
+    try:
+        archive = zipfile.ZipFile(file)
+    except DAMAGE as error:
+        raise Refusal(f"{path.name} is damaged: {error}") from error
     # files for site-packages may stand in the wheel's data directory too
     data = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
     members = {data.sub("", member, count=1): member for member in archive.namelist()}
@@ -146,7 +150,7 @@ def open_wheel(path: Path, python: str, filename: str = "") -> tuple[Source, str
             return None
         try:
             return archive.read(members[file])
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        except DAMAGE as error:
             raise Refusal(f"{path.name} is damaged: {file}: {error}") from error
 
     files = sorted(members)

@@ -11,6 +11,7 @@ import re
 import stat
 import struct
 import zipfile
+import zlib
 from collections.abc import Iterable
 from typing import BinaryIO
 
@@ -28,6 +29,10 @@ _END64 = struct.Struct("<4sQ2H2L4Q")  # 4.3.14
 _LOCATOR64 = 20  # bytes between both
 _MAX_COMMENT = 0xFFFF
 _IN_ZIP64 = 0xFFFFFFFF
+
+# What zipfile raises for a damaged file, by what the damage hits: the directory, a member's header
+# (encrypted, of a method that is not known, at a place before the file), or its data.
+DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, EOFError, OSError)
 
 Faults = list[tuple[str, str]]
 

@@ -97,8 +97,8 @@ def test_a_family_in_three_parts_is_told_by_the_part_that_came_last(tmp_path: Pa
     )
     cause = f"exact 1 wants {FAMILY[2]}==4.8.0"
     path = f"{SITE}/nvidia_cutlass_dsl_libs_cu13-4.8.0.dist-info @2\n{MIXED}"
-    assert told(view, "family-mixed", pins=dict.fromkeys(FAMILY, "4.9.0")) == [
-        f"{head}; it was moved down from 4.9.0, half of it was left behind; {cause}\n{path}"
+    assert told(view, "family-mixed", pins=dict.fromkeys(FAMILY, "4.7.5")) == [
+        f"{head}; it was moved up from 4.7.5, half of it was left behind; {cause}\n{path}"
     ]
     pins = {FAMILY[0]: "4.6.2", FAMILY[1]: "4.7.0", FAMILY[2]: "4.8.0"}
     assert told(view, "family-mixed", pins=pins) == [
@@ -379,23 +379,23 @@ def test_kernels_that_are_stale_say_which_source_and_whose_layer(tmp_path: Path)
     [
         (
             "[global]\nindex-url = https://h.invalid\n",
-            "warning etc/pip.conf: pip.conf sets index-url: an install in this image obeys it\n"
-            "etc/pip.conf @1\nfix: remove it in the layer that needed it",
+            "warning root/.config/pip/pip.conf: pip.conf sets index-url: an install in this image obeys it\n"
+            "root/.config/pip/pip.conf @1\nfix: remove it in the layer that needed it",
         ),
         (
             "[global]\ntimeout = 60\n",
-            "note etc/pip.conf: pip.conf sets timeout: an install in this image obeys it\n"
-            "etc/pip.conf @1",
+            "note root/.config/pip/pip.conf: pip.conf sets timeout: an install in this image obeys it\n"
+            "root/.config/pip/pip.conf @1",
         ),
         (
             "no section",
-            "warning etc/pip.conf: pip.conf sets what cannot be read: an install in this image "
-            "obeys it\netc/pip.conf @1\nfix: remove it in the layer that needed it",
+            "warning root/.config/pip/pip.conf: pip.conf sets what cannot be read: an install in this image "
+            "obeys it\nroot/.config/pip/pip.conf @1\nfix: remove it in the layer that needed it",
         ),
     ],
 )
 def test_configured_installers_in_full(tmp_path: Path, text: str, said: str) -> None:
-    view = image(tmp_path, {"x": ""}, {"etc/pip.conf": text})
+    view = image(tmp_path, {"x": ""}, {"root/.config/pip/pip.conf": text})
     assert told(view, "installer-configured") == [said]
 
 

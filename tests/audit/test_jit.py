@@ -63,3 +63,8 @@ def test_13_a_patch_in_the_layer_that_installs_counts(tmp_path: Path) -> None:
 
 def test_13_without_flashinfer_nothing_is_stale(tmp_path: Path) -> None:
     assert stale(tmp_path, {f"{CACHE}/x.so": "x"}, PATCH) == []
+
+
+def test_13_a_patch_that_is_lost_edits_nothing(tmp_path: Path) -> None:
+    lost = PatchExpectation("tile", f"{SITE}/{HEADER}", (Probe(b"KV_TILE 16"),))
+    assert stale(tmp_path, BASE, patches=(lost,)) == []

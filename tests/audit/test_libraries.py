@@ -64,6 +64,25 @@ def test_its_distribution_is_the_subject_so_that_it_can_be_known(tmp_path: Path)
     assert (finding.subject, finding.path) == ("nvidia-nccl-cu13", NCCL)
 
 
+def test_what_is_said_of_copies_in_full(tmp_path: Path) -> None:
+    # Five that want it by their RPATH, of which three are named; the rest take the system's.
+    names = [f"usr/local/lib/python3.12/dist-packages/torch/lib/lib{n}.so" for n in "edcba"]
+    users = {name: elf(name.rpartition("/")[2], ("libnccl.so.2",), RPATH) for name in names}
+    copies = {NCCL: elf("libnccl.so.2", salt="1"), SYSTEM: elf("libnccl.so.2")}
+    (finding,) = judged(tmp_path, users | copies | {"usr/bin/tool": elf("", ("libnccl.so.2",))})
+    assert (finding.subject, finding.path, finding.severity) == ("libnccl.so.2", SYSTEM, "warning")
+    assert finding.message == (
+        f"libnccl.so.2 is there in 2 builds; /{SYSTEM} is taken by tool (by the system); "
+        f"/{NCCL} is taken by liba.so, libb.so, libc.so and 2 more (by RPATH); "
+        f'dlopen("libnccl.so.2") takes /{SYSTEM} (by the system)'
+    )
+    assert finding.fix == "keep one of them, or name it as known with a reason"
+    three = {name: users[name] for name in names[:3]}
+    (finding,) = judged(tmp_path, three | {NCCL: copies[NCCL], OTHER: copies[SYSTEM]})
+    assert "taken by libc.so, libd.so, libe.so (by RPATH)" in finding.message
+    assert (finding.severity, finding.fix) == ("note", "")
+
+
 def configured(directory: Path, files: dict[str, Content], *env: str) -> list[Finding]:
     view = image(directory, {"x": "1"} | files)
     view = replace(view, config={**view.config, "config": {"Env": list(env)}})

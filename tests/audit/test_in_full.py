@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -69,9 +70,14 @@ def at(version: str, *names: str) -> dict[str, Content]:
     return {path: data for name in names for path, data in distribution(name, version).items()}
 
 
-def test_a_family_that_has_no_one_version_says_nothing_against_the_next(tmp_path: Path) -> None:
-    # triton's family is no such; what stands after it in the list is looked at all the same
-    view = image(tmp_path, at("0.6.18", "flashinfer-python"), at("0.6.17", "flashinfer-cubin"))
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_family_that_has_no_one_version_says_nothing_against_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
+    rule = importlib.import_module("pipeline.audit.rules.families")
+    monkeypatch.setattr(rule, "FAMILIES", rule.FAMILIES[::order])
+    both = at("0.6.18", "flashinfer-python") | at("3.6.0", "triton")
+    view = image(tmp_path, both, at("0.6.17", "flashinfer-cubin"), at("3.5.0", "tokenspeed-triton"))
     assert told(view, "family-mixed") == [
         "error flashinfer: the family is at 2 versions: 0.6.18 (flashinfer-python) and 0.6.17 "
         "(flashinfer-cubin); 0.6.18 was left behind\n"
@@ -375,28 +381,19 @@ def test_kernels_that_are_stale_say_which_source_and_whose_layer(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "severity", "keys"),
     [
-        (
-            "[global]\nindex-url = https://h.invalid\n",
-            "warning root/.config/pip/pip.conf: pip.conf sets index-url: an install in this image obeys it\n"
-            "root/.config/pip/pip.conf @1\nfix: remove it in the layer that needed it",
-        ),
-        (
-            "[global]\ntimeout = 60\n",
-            "note root/.config/pip/pip.conf: pip.conf sets timeout: an install in this image obeys it\n"
-            "root/.config/pip/pip.conf @1",
-        ),
-        (
-            "no section",
-            "warning root/.config/pip/pip.conf: pip.conf sets what cannot be read: an install in this image "
-            "obeys it\nroot/.config/pip/pip.conf @1\nfix: remove it in the layer that needed it",
-        ),
+        ("[global]\nindex-url = https://h.invalid\n", "warning", "index-url"),
+        ("[global]\ntimeout = 60\n", "note", "timeout"),
+        ("no section", "warning", "what cannot be read"),
     ],
 )
-def test_configured_installers_in_full(tmp_path: Path, text: str, said: str) -> None:
-    view = image(tmp_path, {"x": ""}, {"root/.config/pip/pip.conf": text})
-    assert told(view, "installer-configured") == [said]
+def test_configured_installers_in_full(tmp_path: Path, text: str, severity: str, keys: str) -> None:
+    path = "root/.config/pip/pip.conf"
+    said = f"{severity} {path}: pip.conf sets {keys}: an install in this image obeys it\n{path} @1"
+    fix = "\nfix: remove it in the layer that needed it" if severity == "warning" else ""
+    view = image(tmp_path, {"x": ""}, {path: text})
+    assert told(view, "installer-configured") == [said + fix]
 
 
 def test_a_configured_environment_has_no_place_and_no_layer(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ def test_hashes_of_other_algorithms_are_checked_and_unknown_ones_never_pass(tmp_
     a = distribution("a", "1", record=f"a.py,sha512={digest},1\n")
     assert findings(tmp_path, a | {f"{SITE}/a.py": "x"}) == []
     assert [one.rule for one in findings(tmp_path, a | {f"{SITE}/a.py": "y"})] == ["file-modified"]
+    gone = distribution("a", "1", record=f"a.py,sha512={digest},1\n")
+    assert [one.rule for one in findings(tmp_path, gone)] == ["file-missing"]
     a = distribution("a", "1", record=f"a.py,rot13={digest},1\n")
     assert [one.rule for one in findings(tmp_path, a | {f"{SITE}/a.py": "x"})] == ["file-modified"]
 

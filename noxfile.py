@@ -174,7 +174,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Run the property tests of every reader with many more examples (an hour or so)."""
+    """Run the property tests of every reader with many more examples (40 minutes on two cores)."""
     locked(session, "run", "test")
     session.run(
         "python", "-m", "pytest", "tests/hostile", "--hypothesis-profile=fuzz", *session.posargs

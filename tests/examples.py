@@ -1,8 +1,9 @@
 """How many examples a property is tried with: by its cost, and by what is run.
 
-The profile says how many a property of ordinary cost gets; one that names a number of its own, with
-`examples(n)` where 100 is ordinary, gets as many times more or less in every profile. There is no
-deadline in any: what takes long on a machine that is busy is no fault.
+The profile says how many a property of ordinary cost gets, 3 ms of processor time an example; one
+that names a number of its own, with `examples(n)` where 100 is ordinary, gets as many times more or
+less in every profile: its share of the time. There is no deadline in any: what takes long on a
+machine that is busy is no fault.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("usual", max_examples=100, deadline=None)
 settings.register_profile(
     "fuzz",
-    max_examples=20_000,
+    max_examples=40_000,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     print_blob=True,

@@ -184,8 +184,8 @@ def _entries(
             sha256, start, digest = _hash(stream, member.size, thread, text)
             offset = member.offset if member.size else -1
             entry = Entry(path, FILE, mode, member.size, sha256, "", offset, start, member.mtime)
-            files[path] = (entry, digest)
-            yield entry, digest
+            files[path] = found = (entry, digest)
+            yield found
         elif kind == HARDLINK:
             target = normal_path(member.link)
             source, digest = files.get(target, (Entry(target, FILE, mode), None))

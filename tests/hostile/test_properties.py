@@ -43,6 +43,7 @@ from pipeline.pins import LockedWheel, load_lock
 from pipeline.stage_files import load_chain
 from pipeline.wheels.install import install_wheel
 from pipeline.wheels.target import Target
+from tests.examples import examples
 from tests.hostile import seeds
 from tests.oci.archives import config_of, docker_25
 from tests.oci.makelayer import file as tar_file
@@ -132,6 +133,7 @@ def test_compressed_layers(data: bytes) -> None:
     in_file(data, use)
 
 
+@settings(max_examples=examples(50))
 @given(st.lists(st.binary(max_size=3000), min_size=1, max_size=4), st.data())
 def test_frames_are_found_by_their_headers(pieces: list[bytes], data: st.DataObject) -> None:
     frames = [zstandard.ZstdCompressor(write_checksum=True).compress(piece) for piece in pieces]
@@ -339,6 +341,7 @@ def test_metadata_files(name: str, data: st.DataObject) -> None:
     assert str(result)
 
 
+@settings(max_examples=examples(200))
 @given(
     st.text(max_size=60) | changed(b'a[b] >= 1; extra == "c"').map(lambda d: d.decode("latin-1"))
 )
@@ -349,12 +352,14 @@ def test_requirements(text: str) -> None:
         meets(found, "no version")
 
 
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=300) | changed(b"import a.b, c.d as e\nfrom x.y import (z)\n"))
 def test_sources(data: bytes) -> None:
     for module in dotted_imports(data):
         import_line(data, module)
 
 
+@settings(max_examples=examples(200))
 @given(changed(*seeds.TOML.values()) | st.binary(max_size=200))
 def test_toml_and_json(data: bytes) -> None:
     for parse in (parse_toml, parse_json):
@@ -430,7 +435,7 @@ OURS: dict[str, tuple[Any, str, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("kind", sorted(OURS))
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_files_of_ours(kind: str, data: st.DataObject) -> None:
     document, name, load = OURS[kind]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.patching import anchors
 from pipeline.patching.anchors import VISIBLE, _once, _provable, shortest_anchor
 from pipeline.patching.matching import occurrences
 from tests.examples import examples
@@ -70,6 +71,7 @@ def test_none_where_nothing_is_left_to_hold_on_to() -> None:
         (b"xabx", b"xa", b"ab", False),  # and across its borders
         (b"xabx", b"bx", b"ab", False),
         (b"x aold y", b"old", b"aold", True),  # inside of it, it is the new text's own
+        (b"newx", b"newx", b"new", False),  # and around it, from the first byte
     ],
 )
 def test_what_a_later_look_must_find(
@@ -127,3 +129,23 @@ def test_no_shorter_span_of_tokens_would_do(text: str, at: int, new: str) -> Non
         ):
             good.append(end - start)
     assert (span[1] - span[0] if span else None) == min(good, default=None)
+
+
+@pytest.mark.parametrize(
+    ("data", "hole", "text", "span"),
+    [
+        (b"aaa", (1, 2), b"  ", (0, 3)),  # what is shorter stands more than once
+        (b"ba", (1, 2), b"ba", (0, 2)),  # b"a" would do, but its replacement stands there already
+        (b" +", (1, 1), b" ", (0, 2)),
+        (b"++ ", (1, 1), b"b+a", (1, 3)),  # of two that are as short, the one less to the left
+    ],
+)
+def test_the_shortest_of_all_when_one_letter_will_do(
+    monkeypatch: pytest.MonkeyPatch,
+    data: bytes,
+    hole: tuple[int, int],
+    text: bytes,
+    span: tuple[int, int],
+) -> None:
+    monkeypatch.setattr(anchors, "VISIBLE", 1)
+    assert anchors.shortest_anchor(data, (0, len(data)), hole, text) == span

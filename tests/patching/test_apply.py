@@ -170,6 +170,30 @@ def test_what_was_replaced_already_comes_back(
     assert snapshot(env) == before
 
 
+def test_what_comes_back_is_the_file_itself(env: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds it open, or has it under another name, has it still."""
+    path = site_of(env) / "pkg/a.py"
+    inode = path.stat().st_ino
+    unlink, calls = Path.unlink, []
+
+    def failing(self: Path, missing_ok: bool = False) -> None:
+        if self.suffix == ".pyc":
+            calls.append(self)
+            raise OSError(5, "Input/output error")
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    with pytest.raises(OutsideTrouble):
+        apply_patches(patches_of(env), tree_of(env))
+    assert calls and path.stat().st_ino == inode
+
+
+def test_no_file_stays_open(env: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    apply_patches(patches_of(env), tree_of(env))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_a_file_that_somebody_changes_meanwhile_is_left_alone(
     env: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,9 @@ def test_name_in_a_hidden_branch_is_ambiguous() -> None:
         (b"{\n#if A\n{\n#else\n#endif\n}", "the #if that ends at line 5 splits its braces"),
         (b"{\n#if A\n{\n#endif\n}}", "the #if that ends at line 4 splits its braces"),
         (b"{ {\n}", "its braces do not balance"),
+        # A directive of two lines is told by its first.
+        (b"\n{\n#else \\\n x\n}", "an #if around it branches at line 3"),
+        (b"{\n#if A\n{\n#endif \\\n x\n}}", "the #if that ends at line 4 splits its braces"),
     ],
 )
 def test_why_they_are_unbalanced_and_where(body: bytes, why: str) -> None:
@@ -94,3 +97,11 @@ def test_any_branch_but_the_last_decides() -> None:
     assert len(split_branches(three)) == 1
     assert split_branches(b"#if A\n{ }\n#elif B\n#else\n#endif\n") == []
     assert split_branches(b"#if A\n{\n#endif\n") == []  # one branch hides nothing
+    # Of two branches either may be the one that splits.
+    assert len(split_branches(b"#if A\n{\n#else\n#endif\n}\n")) == 1
+    assert len(split_branches(b"{\n#if A\n#else\n}\n#endif\n")) == 1
+
+
+def test_an_if_inside_of_a_branch_adds_to_what_the_branch_has_open() -> None:
+    inner = b"#if B\nx;\n#endif\n"
+    assert split_branches(b"#if A\n{\n" + inner + b"}\n#else\n#endif\n") == []

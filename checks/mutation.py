@@ -28,6 +28,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -73,7 +74,8 @@ def pytest_arguments(base: str) -> list[str]:
 
 @dataclass
 class Reach:
-    """Which tests reach a line (`lines`: file, line, tests), and the `seconds` of each."""
+    """Which tests reach a line (`lines`: file, line, tests), and each one's `seconds` of processor
+    time: others may have the machine meanwhile."""
 
     lines: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -102,9 +104,12 @@ def write_reach(items: Sequence[pytest.Item], path: Path) -> int:
     class Watcher:
         def pytest_runtest_logstart(self, nodeid: str) -> None:
             watch.switch_context(nodeid)
+            reach.seconds[nodeid] -= time.process_time()
+
+        def pytest_runtest_logfinish(self, nodeid: str) -> None:
+            reach.seconds[nodeid] += time.process_time()
 
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-            reach.seconds[report.nodeid] += report.duration
             if report.failed:
                 reach.failed.append(report.nodeid)
 
@@ -274,7 +279,7 @@ class Runner:
             mutant.apply()
             return run_until_failure(items, told)
 
-        seconds = 10 + 5 * sum(reach.seconds[item.nodeid] for item in items)
+        seconds = 3 + 3 * sum(reach.seconds[item.nodeid] for item in items)
         status = in_fork(work, seconds, self.scratch / "output")
         # Whatever else ends the process is noticed too: a signal, a limit.
         found = TIMEOUT if status == -1 else _STATUS.get(status, KILLED)

@@ -17,8 +17,11 @@ from packaging.requirements import Requirement
 
 from pipeline.cli import main
 from pipeline.errors import Refusal
+from pipeline.patching import capture as module
 from pipeline.patching.capture import Captured, capture
 from pipeline.patching.matching import occurrences
+from pipeline.patching.model import Edit, Patch
+from pipeline.patching.outcomes import EditResult, Outcome
 from pipeline.patching.scopes import find_scope
 from tests.examples import examples
 
@@ -230,3 +233,165 @@ def test_verb_with_trees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     err = capsys.readouterr().err
     assert "more.py: only in NEW" in err
     assert "same.py: only in OLD" in err
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "edits"),
+    [
+        # What one anchor cannot hold is joined with its neighbour, and with no more than that.
+        (
+            "l.py",
+            b"\n\ncy = 2\n\nbc",
+            b"c\n\ncy = 2\n\nc",
+            [("\n\ncy = 2\n\nbc", "c\n\ncy = 2\n\nc")],
+        ),
+        (
+            "t.txt",
+            b"y = 2\n\n\x7f\n \n",
+            b"\ny = 2\n\x7f\n\n",
+            [("y = 2", "\ny = 2"), ("\n\x7f\n \n", "\x7f\n\n")],
+        ),
+        # An anchor stays between what its neighbours write, and may begin where one ends.
+        ("t.txt", b"b\n", b"\nb\n\x7f", [("b\n", "\nb\n\x7f")]),
+        ("t.txt", b"x = 1\nb", b"\nx = 1\n\n", [("x = 1", "\nx = 1"), ("\nb", "\n\n")]),
+        # The first byte of a file is as good as any.
+        ("t.txt", b"a", b"b", [("a", "b")]),
+        ("t.txt", b"b", b"b ", [("b", "b ")]),
+        # In a file that is not UTF-8 it stays between the bytes that are not ASCII.
+        ("t.txt", b"\xe9\n", b"\xe9\nc", [("\n", "\nc")]),
+        ("t.txt", b"\xe9\x7f", b"\xe9\x7fa", [("\x7f", "\x7fa")]),
+        ("t.txt", b"c \xe9", b"c\n \xe9", [("c", "c\n")]),
+        ("t.txt", b"\xe9  \x7f", b"\xe9   \x7f", [("  \x7f", "   \x7f")]),
+    ],
+)
+def test_small_changes(path: str, old: bytes, new: bytes, edits: list[tuple[str, str]]) -> None:
+    found = made(old, new, path).patch.variants[0].edits
+    assert [(edit.find, edit.replace, edit.within) for edit in found] == [
+        (find, replace, None) for find, replace in edits
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b"\xe9", b"\xe9\n", "line 1: no anchor can hold this change"),
+        (b"\n", b"", "line 1: no anchor can hold this change"),
+        (
+            b"\n\n\xe9b",
+            b"\n\nb",
+            "line 2: the change holds text that no anchor can name: it is not UTF-8 (byte 2)",
+        ),
+        (
+            b"a\xe9\n ",
+            b"a ",
+            "line 1: the change holds text that no anchor can name: it is not UTF-8 (byte 1)",
+        ),
+        (
+            b"\n",
+            b"\xe9",
+            "line 1: the change holds text that no anchor can name: not the same in UTF-8 after "
+            "reading it",
+        ),
+    ],
+)
+def test_small_changes_that_are_refused_say_where_and_why(
+    old: bytes, new: bytes, said: str
+) -> None:
+    with pytest.raises(Refusal) as caught:
+        made(old, new, "t.txt")
+    assert str(caught.value).splitlines()[0] == f"t.txt {said}"
+
+
+def test_several_files_make_one_patch() -> None:
+    names = ["pkg/c.py", "pkg/a.py", "pkg/b.py"]
+    files = {name: (OLD, OLD.replace(b"== 9", b"in (9, 12)", 1)) for name in names}
+    for count, title in [
+        (1, "Edits of pkg/c.py"),
+        (2, "Edits of pkg/a.py, pkg/c.py"),
+        (3, "Edits of 3 files"),
+    ]:
+        some = dict(list(files.items())[:count])
+        unchanged = {"pkg/same.py": (OLD, OLD)} if count == 3 else {}
+        patch = capture("p", Requirement("pkg==1.*"), some | unchanged, "3.11").patch
+        found = patch.variants[0].edits
+        assert [(edit.id, edit.file) for edit in found] == [
+            (f"p.{number}", name) for number, name in enumerate(sorted(some), 1)
+        ]
+        assert patch.title == (title if not unchanged else "Edits of 4 files")
+
+
+def failing(
+    monkeypatch: pytest.MonkeyPatch, *answers: tuple[Outcome, Callable[[Edit], bool]]
+) -> list[list[str | None]]:
+    """Make the proof say no: with an outcome, of the edits that a question is about. The scopes of
+    all edits are kept for each time that it is asked."""
+    asked: list[list[str | None]] = []
+    proof = module._failures
+
+    def prove(patch: Patch, *rest: object) -> tuple[EditResult, ...]:
+        edits = patch.variants[0].edits
+        asked.append([edit.within for edit in edits])
+        failed = tuple(
+            EditResult(patch.name, edit.id, edit.file, edit.within, outcome)
+            for outcome, question in answers
+            for edit in edits
+            if question(edit)
+        )
+        return failed or proof(patch, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_failures", prove)
+    return asked
+
+
+TWO_FILES = {
+    name: (OLD, OLD.replace(b"== 9", b"in (9, 12)", 1)) for name in ("pkg/a.py", "pkg/b.py")
+}
+
+
+def test_a_file_whose_scopes_fail_the_proof_is_tried_without_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = failing(monkeypatch, (Outcome.SCOPE_MISSING, lambda edit: edit.within is not None))
+    capture("p", Requirement("pkg==1.*"), TWO_FILES, "3.11")
+    assert asked == [["Backend.supports"] * 2, [None, None]]
+
+
+def test_files_are_tried_without_scopes_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def first_only(edit: Edit) -> bool:
+        """The first file's scopes fail; when it has none, the second's."""
+        seen.append(edit.file)
+        calls = len(seen)
+        return edit.within is not None and (edit.file == "pkg/a.py" or calls > 2)
+
+    asked = failing(monkeypatch, (Outcome.SCOPE_MISSING, first_only))
+    capture("p", Requirement("pkg==1.*"), TWO_FILES, "3.11")
+    scope = "Backend.supports"
+    assert asked == [[scope, scope], [None, scope], [None, None]]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.WOULD_NOT_PARSE, Outcome.SCOPE_MISSING])
+def test_what_fails_the_proof_without_scopes_too_is_refused(
+    monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    asked = failing(monkeypatch, (outcome, lambda edit: True))
+    with pytest.raises(Refusal, match="cannot be expressed as edits that are safe"):
+        capture("p", Requirement("pkg==1.*"), TWO_FILES, "3.11")
+    # Text that does not parse has nothing to do with scopes.
+    assert len(asked) == (1 if outcome is Outcome.WOULD_NOT_PARSE else 2)
+
+
+def test_the_proof_reads_the_text_and_compares_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = OLD.replace(b"== 9", b"in (9, 12)", 1)
+    patch, text = (one := made(OLD, new)).patch, one.text
+    files = {"pkg/a.py": (OLD, new)}
+    assert module._failures(patch, text, files, "3.11") == ()
+    with pytest.raises(Refusal, match="makes no valid patch"):
+        module._failures(patch, text.replace("find =", "fnd ="), files, "3.11")
+    with pytest.raises(Refusal, match="does not survive being written and read"):
+        module._failures(patch, text.replace("(9, 12)", "(9, 13)"), files, "3.11")
+    with pytest.raises(Refusal, match="does not give the new bytes"):
+        module._failures(patch, text, {"pkg/a.py": (OLD, new + b"\n")}, "3.11")
+    with pytest.raises(Refusal, match=r"pkg/b\.py: applying the patch does not give"):
+        module._failures(patch, text, {**files, "pkg/b.py": (b"a\n", b"b\n")}, "3.11")

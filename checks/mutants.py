@@ -96,7 +96,9 @@ class _Visitor(file_mutation.MutationVisitor):  # type: ignore[misc]
             last = node.test if isinstance(node, _COMPOUND) else node
             where = self._statements[-1] if self._statements else node
             first = self.get_metadata(PositionProvider, where).start.line
-            # Some nodes, an `and` for one, have no place of their own.
+            # What is said in a function's head is asked of whoever runs the function; and some
+            # nodes, an `and` for one, have no place of their own.
+            last = where if isinstance(where, cst.FunctionDef) else last
             place = self.get_metadata(PositionProvider, last, None)
             lines = range(first, (place.end.line if place else first) + 1)
             self.lines += [lines] * (len(self.mutations) - len(self.lines))

@@ -173,7 +173,12 @@ def test_edits_that_touch_each_other_conflict() -> None:
 
 def test_patch_listed_twice_conflicts() -> None:
     change = patch(edit("x = 1", "x = 2", "f"))
-    assert ask(BODY, change, change).patches[1].outcome is Outcome.CONFLICT
+    again = ask(BODY, change, change).patches[1]
+    assert (again.outcome, again.message, again.edits) == (
+        Outcome.CONFLICT,
+        "it is listed twice",
+        (),
+    )
 
 
 def test_edits_side_by_side_are_fine() -> None:
@@ -312,3 +317,53 @@ def test_huge_file() -> None:
 def test_two_runs_give_equal_answers() -> None:
     patches = [patch(edit("x = 1", "x = 2", "f"), edit("y", "z"))]
     assert ask(BODY, *patches) == ask(BODY, *patches)
+
+
+def test_the_variant_that_was_taken_is_named() -> None:
+    change = patch(edit("x = 1", "x = 2", "f"))
+    assert ask(BODY, change).patches[0].variant == "vllm==1.*"
+    assert ask(BODY, change, version="2.0").patches[0].variant == ""
+
+
+def test_where_upstream_has_the_fix_is_said() -> None:
+    tests = [UpstreamTest(file, "return x") for file in ("b.py", "a.py", "b.py")]
+    files = {"a.py": BODY, "b.py": BODY}
+    assert ask(files, patch(upstream=tuple(tests))).patches[0].message == "the fix is in a.py, b.py"
+    lacking = UpstreamTest("a.py", "return y")
+    evaluation = ask(files, patch(upstream=(tests[0], lacking)))
+    assert evaluation.patches[0].message == "said to be upstream, but a.py lacks 'return y'"
+
+
+def test_a_patch_without_edits_hides_no_fault_of_the_next() -> None:
+    fixed = patch(name="fixed", upstream=(UpstreamTest("a.py", "return x"),))
+    hiding = patch(edit("def f", "def h", "f"), name="hiding")
+    assert "would not be seen as applied" in refused(ask(BODY, fixed, hiding), Outcome.CONFLICT)
+
+
+def test_the_lines_that_would_not_parse() -> None:
+    broken = patch(edit("x = 1", "x = = 1", "g"))
+    (result,) = ask(BODY, broken).failures
+    assert (result.outcome, result.lines) == (Outcome.WOULD_NOT_PARSE, (7,))
+
+
+def test_an_anchor_that_its_own_file_holds_is_looked_for_nowhere_else() -> None:
+    files = {"a.py": BODY + b"\n\ndef h():\n    y = 3\n", "b.py": b"y = 3\n"}
+    outside = patch(edit("y = 3", "y = 4", "f"))
+    assert "holds the anchor" not in refused(ask(files, outside), Outcome.ANCHOR_MISSING)
+    nowhere = {**files, "a.py": BODY}
+    assert "b.py holds the anchor" in refused(ask(nowhere, outside), Outcome.ANCHOR_MISSING)
+    # One that stands too often is there.
+    often = patch(edit("x = 1", "x = 2"))
+    also = {"a.py": BODY, "b.py": b"x = 1\n"}
+    assert "b.py" not in refused(ask(also, often), Outcome.ANCHOR_AMBIGUOUS)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"y = 3\n", "holds the anchor"), (b"", "has its name, but not the anchor")],
+)
+def test_three_places_are_enough(content: bytes, said: str) -> None:
+    files = {f"pkg/{n}/deep/gone.py": content for n in range(5)}
+    (result,) = ask(files, patch(edit("y = 3", "y = 4", file="pkg/old/gone.py"))).failures
+    assert result.outcome is Outcome.TARGET_MISSING
+    assert list(result.hints) == [f"pkg/{n}/deep/gone.py {said}" for n in range(3)]

@@ -126,6 +126,8 @@ def test_line_ends_of_the_patch_file_do_not_matter(tmp_path: Path) -> None:
         ('for = "vllm==0.30.*"', 'for = "vllm=0.30"', "variants[0].for"),
         ('for = "vllm==0.30.*"', "for = \"vllm==1; python_version > '3'\"", "variants[0].for"),
         ('for = "vllm==0.30.*"', 'for = "vllm[x]==1"', "variants[0].for"),
+        ('for = "vllm==0.30.*"', 'for = "vllm==0.30.*"\nfro = "x"', "variants[0].fro"),
+        ('contains = "fixed"', 'contains = "fixed"\nlike = "x"', "variants[0].upstream[0].like"),
         ('contains = "fixed"', "", "variants[0].upstream[0].contains"),
         ('contains = "fixed"', 'contains = ""', "variants[0].upstream[0].contains"),
         ('id = "v1.a"', "", "variants[0].edits[0].id"),
@@ -223,3 +225,39 @@ def test_directory_reports_every_file(tmp_path: Path) -> None:
 def test_no_directory(tmp_path: Path) -> None:
     with pytest.raises(FaultyFile):
         load_patches(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('for = "vllm==0.30.*"', 'for = "vllm=0.30"', "'vllm=0.30' is no requirement (PEP 508): "),
+        ('find = "x = 1"', "find = 1", "must be a string, not an integer"),
+        ('find = "x = 1"', "find = 1.5", "must be a string, not a float"),
+        ('find = "x = 1"', "find = true", "must be a string, not a boolean"),
+        ('find = "x = 1"', "find = [1]", "must be a string, not an array"),
+        ('find = "x = 1"', "find = {}", "must be a string, not a table"),
+        ('find = "x = 1"', "find = 2026-01-01", "must be a string, not a date or time"),
+        ('replace = "x = 2"', "count = 'x'\nreplace = 'y'", "must be an integer, not a string"),
+        ('replace = "x = 2"', 'replace-file = "../p"', "'../p' must be relative and may not climb"),
+        ('replace = "x = 2"', 'replace-file = ""', "is empty"),
+        ('replace = "x = 2"', 'replace-file = "latin"', "'latin' is not UTF-8 at byte 1"),
+        ('replace = "x = 2"', 'replace-file = "same"', "equals find: nothing would change"),
+        ('replace = "x = 2"', 'replace = ""', "stands inside find, so an applied edit could not"),
+    ],
+)
+def test_each_fault_is_said_once_and_says_what_is_wrong(
+    tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    (tmp_path / "latin").write_bytes(b"a\xe9")
+    (tmp_path / "same").write_bytes(b"x = 1")
+    with pytest.raises(FaultyFile) as caught:
+        load_patch(write(tmp_path, GOOD.replace(old, new)))
+    (fault,) = caught.value.faults
+    assert fault.problem.startswith(problem)
+    assert "\n" not in fault.problem
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FaultyFile) as caught:
+        load_patch(tmp_path / "none.toml")
+    assert [fault.problem for fault in caught.value.faults] == ["No such file or directory"]

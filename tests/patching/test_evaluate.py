@@ -126,6 +126,19 @@ def test_count_is_exact() -> None:
     assert ask(BODY, patch(edit("x = 1", "x = 2", count=2))).fits
 
 
+def test_occurrences_may_stand_side_by_side() -> None:
+    assert ask(b"aaa", patch(edit("a", "b", count=3))).files["a.py"].data == b"bbb"
+
+
+def test_what_is_counted_is_said() -> None:
+    message = refused(
+        ask(BODY, patch(edit("return x", "x", "f", count=2))), Outcome.ANCHOR_AMBIGUOUS
+    )
+    assert message.startswith("the anchor stands once, expected 2")
+    message = refused(ask(BODY, patch(edit("no", "x", count=1))), Outcome.ANCHOR_MISSING)
+    assert message.startswith("the anchor stands 0 times, expected 1")
+
+
 def test_occurrences_may_not_overlap() -> None:
     message = refused(ask(b"aaa", patch(edit("aa", "b", count=2))), Outcome.ANCHOR_AMBIGUOUS)
     assert "overlap" in message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from packaging.requirements import Requirement
@@ -303,3 +304,82 @@ def test_no_variant_near() -> None:
 def test_two_surveys_are_equal() -> None:
     files = {"pkg/a.py": "x = 1\n", "pkg/b.py": OLD, "pkg/c.py": OLD}
     assert ask(patch(SUPPORTS, PLAN), files) == ask(patch(SUPPORTS, PLAN), files)
+
+
+def test_several_patches_are_asked_each_by_itself() -> None:
+    """Of two distributions, each with an edit that is not where it was."""
+    first = patch(PLAN)
+    other = replace(patch(replace(PLAN, id="e.z", file="oth/a.py")), name="q", distribution="oth")
+    other = replace(other, variants=(Variant(Requirement("oth==1.*"), other.variants[0].edits),))
+    files = {"pkg/b.py": OLD, "oth/b.py": OLD}
+    data = {path: text.encode() for path, text in files.items()}
+    versions = {"pkg": Version("2.0"), "oth": Version("2.0")}
+    source = Source("both", data.get, versions, "3.11", lambda name: [f"{name}/b.py"])
+    origin = {"pkg/a.py": OLD.encode(), "oth/a.py": OLD.encode()}
+    third = replace(patch(replace(PLAN, id="e.y")), name="r")
+    reports = survey([first, other, third], source, lambda *_: origin.get).patches
+    assert [(one.edits[0].verdict, one.edits[0].lines[0].file) for one in reports] == [
+        (Verdict.MOVED, "pkg/b.py"),
+        (Verdict.MOVED, "oth/b.py"),
+        (Verdict.MOVED, "pkg/b.py"),
+    ]
+
+
+def test_two_variants_for_one_release_are_no_answer() -> None:
+    both = replace(
+        patch(SUPPORTS),
+        variants=tuple(
+            Variant(Requirement(label), (SUPPORTS,)) for label in ("pkg==1.*", "pkg==1.5")
+        ),
+    )
+    report = ask(both, {"pkg/a.py": OLD}, version="1.5")
+    assert (report.state, report.variant, report.own) == (State.DOES_NOT_FIT, None, False)
+    assert report.edits == () and "pkg==1.5" in report.message
+
+
+def test_what_is_asked_of_a_maintainer() -> None:
+    gone = OLD.replace("torch.empty(first)", "made()")
+    as_if_own = "no variant is for it; asked as if pkg==1.* were; "
+    assert ask(patch(SUPPORTS), {"pkg/a.py": OLD}).message == (
+        as_if_own + "every edit applies; a variant for this release is needed: `patches port`"
+    )
+    assert ask(patch(PLAN), {"pkg/a.py": gone}).message == (
+        as_if_own + "a variant for this release is needed: see the edits, then `patches port`"
+    )
+    own = ask(patch(PLAN), {"pkg/a.py": gone}, version="1.5")
+    assert own.message == "its edits have to be changed"
+    made = {"pkg/a.py": OLD.replace("torch.empty(first)", "torch.full(first, -1)")}
+    dropped = "the release has it: a line on this release can drop the patch"
+    assert ask(patch(PLAN), made, version="1.5").message == dropped
+    test = UpstreamTest("pkg/a.py", "def plan")
+    report = ask(patch(PLAN, upstream=(test,)), {"pkg/a.py": OLD}, version="1.5")
+    assert (report.message, report.edits[0].message) == (dropped, "the fix is in pkg/a.py")
+
+
+def test_an_own_variant_needs_no_reading_and_keeps_its_tests() -> None:
+    changed = OLD.replace("# which GPUs there are", "# which there are")
+    test = UpstreamTest("pkg/old.py", "is in finish", "plan")
+    report = ask(
+        patch(SUPPORTS, upstream=(test,)),
+        {"pkg/a.py": changed},
+        version="1.5",
+        origin={"pkg/a.py": OLD, "pkg/old.py": OLD},
+    )
+    assert report.state is State.FITS and report.upstream == (test,)
+    assert report.edits[0].proposal and report.edits[0].proposal.read == ()
+
+
+def test_five_places_of_an_edit_are_shown() -> None:
+    many = "".join(f"y{n} = x\n" for n in range(7))
+    change = Edit("e", "pkg/a.py", "= x\n", "= z\n", count=7)
+    (report,) = ask(patch(change), {"pkg/a.py": many}).edits
+    assert [line.number for line in report.lines] == [1, 2, 3, 4, 5]
+
+
+def test_why_an_edit_is_refused() -> None:
+    odd = Edit("e", "pkg/a.py", "return third", "return third)", "plan")
+    (report,) = ask(patch(odd), {"pkg/a.py": OLD}).edits
+    assert report.verdict is Verdict.REFUSED
+    assert report.message.startswith(
+        "would-not-parse: the edited file would not parse for Python 3.11: line 16: "
+    )

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.patching.scopes import ScopeAmbiguous, ScopeMissing, enclosing, find_scope
+from pipeline.patching import scopes as module
+from pipeline.patching.scopes import (
+    ScopeAmbiguous,
+    ScopeMissing,
+    enclosing,
+    find_scope,
+    knows,
+    scope_bytes,
+    scopes_around,
+)
 
 PYTHON = b'''"""def f(): in a string"""
 import x
@@ -222,3 +231,73 @@ def test_enclosing() -> None:
 def test_fixture_of_a_real_shape(tmp_path: Path) -> None:
     data = b"#ifndef G\n#define G\nnamespace f { namespace m {\n" + CUDA[13:] + b"}}\n#endif\n"
     assert find_scope("mla.cuh", data, "kernel").name.endswith("inner.kernel")
+
+
+@pytest.mark.parametrize(
+    ("data", "start", "end"),
+    [
+        (b" void f() {}\n", 0, 13),  # from the start of its line, the first one too
+        (b"   void f() {}\n", 0, 15),
+        (b"x;\n  void f() {}\n", 3, 17),
+        (b"int x;  void f() {}\n", 8, 20),  # but not over what is no blank
+        (b"void f() {} void g() {}\n", 0, 11),  # and to the end of it only if it is alone there
+    ],
+)
+def test_a_scope_is_whole_lines_where_it_is_alone_on_them(
+    data: bytes, start: int, end: int
+) -> None:
+    scope = find_scope("a.cuh", data, "f")
+    assert (scope.start, scope.end) == (start, end)
+
+
+def test_what_is_said_of_a_name_that_is_not_there() -> None:
+    data = b"".join(b"class %c:\n    def f(self):\n        pass\n" % c for c in b"ABCDE")
+    for name, said in [
+        ("X.f", "nothing is called X.f; there is A.f (line 2), B.f (line 5), C.f (line 8)"),
+        ("g", "nothing is called g"),
+        ("A::f", "nothing is called A::f"),  # no Python name is spelled so
+    ]:
+        with pytest.raises(ScopeMissing) as caught:
+            find_scope("a.py", data, name)
+        assert str(caught.value) == said
+    with pytest.raises(ScopeAmbiguous) as twice:
+        find_scope("a.py", data + b"class A:\n    pass\n", "A")
+    assert str(twice.value) == "2 definitions are called A: lines 1, 16"
+    assert twice.value.lines == (1, 16)
+
+
+def test_scopes_around_a_place_are_innermost_first_each_by_a_name_that_finds_it() -> None:
+    data = b"class A:\n    def f(self):\n        pass\n"
+    at = data.index(b"pass")
+    assert [name for name, _ in scopes_around("a.py", data, at, at + 4)] == ["A.f", "A"]
+    # A span that is the whole of a scope is in it, and one that is more is not.
+    assert [name for name, _ in scopes_around("a.py", data, 0, len(data))] == ["A"]
+    assert [name for name, _ in scopes_around("a.py", b"\n" + data, 0, 5)] == []
+    two = b"namespace a {\nvoid f() {}\n}\nnamespace b {\nvoid f() {}\n}\n"
+    at = two.rindex(b"{}")
+    assert [name for name, _ in scopes_around("a.cuh", two, at, at)] == ["b.f", "b"]
+
+
+def test_what_is_around_a_byte() -> None:
+    data = b"void f() {}\nint x;\n"
+    assert [enclosing("a.cuh", data, at) for at in (0, 10, 11, 15)] == ["f", "f", "", ""]
+    assert enclosing("a.txt", data, 0) == ""
+
+
+def test_bytes_of_a_scope() -> None:
+    data = b"x = 1\ndef f():\n    pass\n"
+    assert scope_bytes("a.py", data, "f") == b"def f():\n    pass\n"
+    assert scope_bytes("a.py", data, "g") is None
+    assert [knows(path) for path in ("a.py", "a.cuh", "a.txt")] == [True, True, False]
+
+
+def test_the_largest_file_whose_scopes_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"def f():\n    pass\n"
+    monkeypatch.setattr(module, "MOST_BYTES", len(data))
+    assert find_scope("a.py", data, "f").name == "f"
+    assert enclosing("a.py", data, 5) == "f"
+    assert [name for name, _ in scopes_around("a.py", data, 5, 6)] == ["f"]
+    more = data + b"\n"
+    with pytest.raises(ScopeMissing, match="in files up to 18 bytes only"):
+        find_scope("a.py", more, "f")
+    assert enclosing("a.py", more, 5) == "" and scopes_around("a.py", more, 5, 6) == []

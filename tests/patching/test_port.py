@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from pipeline.errors import OutsideTrouble
 from pipeline.patching.loading import load_patch
 from pipeline.patching.port import Ported, append, port
 from pipeline.patching.sources import Source
@@ -164,3 +165,66 @@ def test_line_ends_of_the_file_are_kept(path: Path) -> None:
     append(path, done.text)
     assert b"\n" not in path.read_bytes().replace(b"\r\n", b"")
     assert len(load_patch(path).variants) == 2
+
+
+def test_the_note_of_a_port_in_full(path: Path) -> None:
+    text = PATCH.replace('within = "f"\ncontains', "contains")
+    path.write_text(text, encoding="utf-8", newline="\n")
+    done = ported(path, {"pkg/b.py": OLD})
+    note = [line for line in done.text.splitlines() if line.startswith("#")]
+    assert note == [
+        "# Ported from pkg==1.4.* by `patches port` against 2.1.3.",
+        "# e.a: file pkg/a.py -> pkg/b.py",
+        "# e.b: file pkg/a.py -> pkg/b.py",
+        "# upstream: the test is asked in pkg/b.py",
+        "# A person must read, and then remove this note:",
+        "# - e.a: it is in another place: see that this is the one that runs",
+        "# - e.b: it is in another place: see that this is the one that runs",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("within", "place"), [('within = "h"\n', "h of pkg/c.py"), ("", "pkg/c.py")]
+)
+def test_a_lost_test_is_told_by_its_place(path: Path, within: str, place: str) -> None:
+    test = f'[[variants.upstream]]\nfile = "pkg/c.py"\n{within}contains = "fixed"\n'
+    head, _, rest = PATCH.partition("[[variants.upstream]]")
+    rest = rest[rest.index("[[variants.edits]]") :]
+    path.write_text(head + test + rest, encoding="utf-8", newline="\n")
+    done = ported(path, {"pkg/a.py": OLD})
+    assert done.read == (("upstream", f"{place} is not there, so this test cannot hold any more"),)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_file_gets_text_in_its_own_line_ends(tmp_path: Path, end: str, last: bool) -> None:
+    path = tmp_path / "a.toml"
+    before = f"a = 1{end}b = 2{end if last else ''}"
+    path.write_bytes(before.encode())
+    path.chmod(0o640)
+    append(path, "\nc = 3\n")
+    assert path.read_bytes().decode() == f"a = 1{end}b = 2{end}{end}c = 3{end}"
+    assert path.stat().st_mode & 0o7777 == 0o640
+    assert [one.name for one in tmp_path.iterdir()] == ["a.toml"]
+
+
+def test_a_file_that_cannot_be_written_is_outside_trouble(tmp_path: Path) -> None:
+    with pytest.raises(OutsideTrouble, match=r"none\.toml cannot be written: No such file"):
+        append(tmp_path / "none.toml", "x")
+
+
+def test_a_payload_in_a_directory_is_ported_too(path: Path) -> None:
+    inner = path.parent / "deep" / "down"
+    inner.mkdir(parents=True)
+    (path.parent / "mine.py.txt").rename(inner / "mine.py.txt")
+    text = PATCH.replace('"mine.py.txt"', '"deep/down/mine.py.txt"')
+    path.write_text(text, encoding="utf-8", newline="\n")
+    done = ported(path, {"pkg/b.py": OLD})
+    assert done.problem == "" and 'replace-file = "deep/down/mine.py.txt"' in done.text
+
+
+def test_what_is_not_there_is_not_ported(path: Path) -> None:
+    target = Source("none", {}.get, {}, "3.11", lambda _: [])
+    (report,) = survey([load_patch(path)], target, lambda *_: None).patches
+    done = port(report, target, path)
+    assert done.text == "" and done.problem == report.message != ""

@@ -383,3 +383,19 @@ def test_why_an_edit_is_refused() -> None:
     assert report.message.startswith(
         "would-not-parse: the edited file would not parse for Python 3.11: line 16: "
     )
+
+
+def test_the_line_that_shows_the_fix_is_the_one_where_it_begins() -> None:
+    for text in ("x = 1\nfixed = 1\n", "x = 1\nfixed = 1"):
+        test = UpstreamTest("pkg/a.py", "fixed = 1" + ("\n" if text.endswith("\n") else ""))
+        report = ask(patch(PLAN, upstream=(test,)), {"pkg/a.py": text})
+        (line,) = report.edits[0].lines
+        assert (line.number, line.text) == (2, "fixed = 1")
+
+
+def test_the_variants_that_there_are_are_named() -> None:
+    variants = tuple(Variant(Requirement(one), (PLAN,)) for one in ("pkg==1.*", "pkg==1.5"))
+    both = replace(patch(PLAN), variants=variants)
+    assert "pkg==1.*, pkg==1.5" in ask(both, {"pkg/a.py": OLD}, version="1.5").message
+    other = replace(patch(PLAN), variants=(Variant(Requirement("oth==1.*"), (PLAN,)),))
+    assert "oth==1.*" in ask(other, {"pkg/a.py": OLD}).message

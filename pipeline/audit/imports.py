@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from packaging.utils import canonicalize_name
 
@@ -111,8 +111,9 @@ class Imports:
                 continue
             if not (providers[provider] or self._was_there(module)):
                 continue
-            contents = self.view.read_many(paths)
-            lines = {path: import_line(contents[path], module) for path in paths}
+            lines = self.memo.answers.of(
+                self.view, paths, ("line", module), partial(import_line, module=module)
+            )
             sure = [path for path in paths if lines[path] is not None]
             if sure:
                 yield module, sure[0], lines[sure[0]] or 0, len(sure), part, provider
@@ -135,22 +136,27 @@ class Imports:
 
         Unless `always`, of those only that the parent's module defines.
         """
-        there = _definitions(self._modules, module)
+        there = self._definitions(self._modules, module)
         if there is None or (not always and self._modules_below is None):
             return
-        contents = self.view.read_many(paths)
-        asked = {path: mentioned_names(contents[path], module) - there for path in paths}
+        mentioned = self.memo.answers.of(
+            self.view, paths, ("mentioned", module), partial(mentioned_names, module=module)
+        )
+        asked = {path: names - there for path, names in mentioned.items()}
         absent = {
             name
             for name in set().union(*asked.values())
             if not self._is_submodule(module, name) and (always or self._had(module, name))
         }
         places: dict[str, list[tuple[str, int]]] = {}
-        for path in paths:
-            if asked[path] & absent:
-                for name, line in imported_names(contents[path], module).items():
-                    if name in absent:
-                        places.setdefault(name, []).append((path, line))
+        askers = [path for path in paths if asked[path] & absent]
+        imported = self.memo.answers.of(
+            self.view, askers, ("imported", module), partial(imported_names, module=module)
+        )
+        for path, names in imported.items():
+            for name, line in names.items():
+                if name in absent:
+                    places.setdefault(name, []).append((path, line))
         for name, (first, *more) in sorted(places.items()):
             dotted = f"{module}.{name}"
             yield dotted, *first, 1 + len(more), dotted
@@ -163,12 +169,19 @@ class Imports:
         """Is it certain that the name, or a submodule called so, is in the parent?"""
         if self._modules_below is None:
             return False
-        names = _definitions(self._modules_below, module) or frozenset()
+        names = self._definitions(self._modules_below, module) or frozenset()
         return name in names or self._modules_below.source(f"{module}.{name}") is not None
+
+    def _definitions(self, modules: Modules, module: str) -> frozenset[str] | None:
+        """Return the names that a module defines, None where its source does not tell."""
+        source = modules.source(module)
+        if source is None:
+            return None
+        return self.memo.answers.of(modules.view, [source], "defined", defined_names)[source]
 
     @cached_property
     def _modules(self) -> Modules:
-        return Modules(self.view, self._directories)
+        return Modules(self.view, self._directories, self.memo.answers)
 
     @cached_property
     def _modules_below(self) -> Modules | None:
@@ -176,7 +189,7 @@ class Imports:
             return None
         sites = self.inventory.sites
         directories = [one for site in sites for one in search_path(self.below, site)]
-        return Modules(self.below, tuple(directories))
+        return Modules(self.below, tuple(directories), self.memo.answers)
 
     @cached_property
     def _directories(self) -> tuple[str, ...]:
@@ -231,8 +244,3 @@ class Imports:
         # The longest directory first: one can lie inside another.
         return tuple(f"{one}/" for one in sorted(self._directories, key=len, reverse=True))
 
-
-def _definitions(modules: Modules, module: str) -> frozenset[str] | None:
-    """Return the names that a module defines, None where its source does not tell."""
-    source = modules.source(module)
-    return None if source is None else defined_names(modules.view.read_many([source])[source])

@@ -18,11 +18,12 @@ from packaging.version import InvalidVersion, Version
 from pipeline.inventory.metadata import (
     Metadata,
     Origin,
-    RecordRow,
+    Record,
     Unreadable,
     parse_direct_url,
     parse_metadata,
     parse_record,
+    rows_by_line,
 )
 from pipeline.oci.index import SYMLINK
 from pipeline.oci.tree import Located, Tree
@@ -50,7 +51,7 @@ class Distribution:
     site: str
     layer: int
     requires: tuple[str, ...] = ()
-    record: tuple[RecordRow, ...] | None = None
+    record: Record | None = None
     record_fault: str = ""
     installer: str = ""
     origin: Origin | None = None
@@ -92,7 +93,7 @@ class Inventory:
         return found[0] if len(found) == 1 else None
 
 
-Parsed = Metadata | Origin | tuple[RecordRow, ...] | str | Unreadable
+Parsed = Metadata | Origin | Record | str | Unreadable
 
 
 @dataclass
@@ -102,6 +103,7 @@ class Memo:
 
     parsed: dict[tuple[str, str], Parsed] = field(default_factory=dict)
     distributions: dict[_Key, Distribution] = field(default_factory=dict)
+    records: dict[str, tuple[bytes, Record]] = field(default_factory=dict)  # the last ones, by path
     layers: set[str] = field(default_factory=set)  # digests of those whose files are all in it
 
 
@@ -256,7 +258,19 @@ def _parse_all(view: ImageView, infos: Iterable[_Info], memo: Memo) -> None:
                 missing[key] = located.entry.path
     contents = view.read_many(sorted(set(missing.values()))) if missing else {}
     for key, path in missing.items():
-        memo.parsed[key] = parse(key[0], contents[path])
+        data = contents[path]
+        memo.parsed[key] = parse(key[0], data) if key[0] != "RECORD" else _record(path, data, memo)
+
+
+def _record(path: str, data: bytes, memo: Memo) -> Record | Unreadable:
+    """Parse a RECORD: of one that stages change, row for row, only the lines that are new."""
+    before = memo.records.get(path)
+    try:
+        record = parse_record(data, rows_by_line(*before) if before else None)
+    except Unreadable as error:
+        return error
+    memo.records[path] = data, record
+    return record
 
 
 def _distribution(info: _Info, memo: Memo) -> Distribution:

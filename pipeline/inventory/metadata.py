@@ -10,6 +10,7 @@ import binascii
 import csv
 import io
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -40,6 +41,9 @@ class RecordRow(NamedTuple):
     algorithm: str = ""
     digest: str = ""
     size: int = -1
+
+
+Record = tuple[RecordRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +106,18 @@ def _the_one(header: str, values: list[str]) -> str:
     return given.pop()
 
 
-def parse_record(data: bytes) -> tuple[RecordRow, ...]:
-    """Read a RECORD. Raises Unreadable for anything that is no three-column CSV."""
+def parse_record(data: bytes, known: Mapping[str, RecordRow] | None = None) -> Record:
+    """Read a RECORD. Raises Unreadable for anything that is no three-column CSV.
+
+    `known` are rows by their lines (see `rows_by_line`): those of the same RECORD before a stage
+    changed some of them.
+    """
     try:
         text = data.decode("utf-8")
+        if known and _has_plain_lines(text):
+            return tuple(
+                [known.get(line) or _row(*csv.reader([line], strict=True)) for line in _lines(text)]
+            )
         return tuple(
             [
                 _row(fields)
@@ -115,6 +127,21 @@ def parse_record(data: bytes) -> tuple[RecordRow, ...]:
         )
     except (UnicodeDecodeError, csv.Error) as error:
         raise Unreadable(f"no readable CSV: {error}") from error
+
+
+def rows_by_line(data: bytes, record: Record) -> dict[str, RecordRow]:
+    """Return the rows of a RECORD by the lines that they stand on; {} where lines do not tell."""
+    text = data.decode("utf-8")
+    return dict(zip(_lines(text), record, strict=True)) if _has_plain_lines(text) else {}
+
+
+def _has_plain_lines(text: str) -> bool:
+    """Whether every row of a CSV text is a line: none is quoted, which can go over several."""
+    return '"' not in text and "\r" not in text
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if line]
 
 
 def _row(fields: list[str]) -> RecordRow:

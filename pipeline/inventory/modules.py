@@ -21,7 +21,7 @@ _JOINED = re.compile(
 _DYNAMIC = (b"sys.modules", b"__path__")
 
 
-def search_path(view: ImageView, site: str) -> tuple[str, ...]:
+def search_path(view: ImageView, site: str, answers: Answers) -> tuple[str, ...]:
     """Return `site` and the directories that its .pth files add, in the order of `site.py`.
 
     Lines that import code are skipped, but for one form: what they do is known when they run.
@@ -29,16 +29,20 @@ def search_path(view: ImageView, site: str) -> tuple[str, ...]:
     names = sorted(
         path for path in view.tree.select(_is_path_file) if path.rpartition("/")[0] == site
     )
-    contents = view.read_many(names) if names else {}
+    additions = answers.of(view, names, "additions", _additions)
     found = [site]
     for name in names:
-        for line in contents[name].decode("utf-8", "backslashreplace").splitlines():
-            if added := _added(line.strip()):
-                path = added if added.startswith("/") else f"{site}/{added}"
-                directory = view.tree.real_path(path)
-                if directory:
-                    found.append(directory)
+        for added in additions[name]:
+            path = added if added.startswith("/") else f"{site}/{added}"
+            directory = view.tree.real_path(path)
+            if directory:
+                found.append(directory)
     return tuple(found)
+
+
+def _additions(path_file: bytes) -> list[str]:
+    lines = path_file.decode("utf-8", "backslashreplace").splitlines()
+    return [added for line in lines if (added := _added(line.strip()))]
 
 
 def _added(line: str) -> str:
@@ -69,7 +73,7 @@ class Modules:
 
     view: ImageView
     directories: tuple[str, ...]
-    answers: Answers = field(default_factory=Answers, compare=False)
+    answers: Answers = field(default_factory=Answers, compare=False, repr=False)
     _missing_parts: dict[str, str | None] = field(default_factory=dict, compare=False)
 
     def missing(self, module: str) -> str | None:

@@ -10,7 +10,8 @@ import binascii
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -114,34 +115,27 @@ def parse_record(data: bytes, known: Mapping[str, RecordRow] | None = None) -> R
     """
     try:
         text = data.decode("utf-8")
-        if known and _has_plain_lines(text):
-            return tuple(
-                [known.get(line) or _row(*csv.reader([line], strict=True)) for line in _lines(text)]
-            )
-        return tuple(
-            [
-                _row(fields)
-                for fields in csv.reader(io.StringIO(text, newline=""), strict=True)
-                if fields
-            ]
-        )
+        if known:
+            with suppress(csv.Error):  # a row of several lines
+                return tuple([known.get(line) or _rows([line])[0] for line in _lines(text)])
+        return tuple(_rows(io.StringIO(text, newline="")))
     except (UnicodeDecodeError, csv.Error) as error:
         raise Unreadable(f"no readable CSV: {error}") from error
 
 
 def rows_by_line(data: bytes, record: Record) -> dict[str, RecordRow]:
-    """Return the rows of a RECORD by the lines that they stand on; {} where lines do not tell."""
-    text = data.decode("utf-8")
-    return dict(zip(_lines(text), record, strict=True)) if _has_plain_lines(text) else {}
-
-
-def _has_plain_lines(text: str) -> bool:
-    """Whether every row of a CSV text is a line: none is quoted, which can go over several."""
-    return '"' not in text and "\r" not in text
+    """Return the rows of a RECORD by their lines; {} where a row stands on several."""
+    lines = _lines(data.decode("utf-8"))
+    return dict(zip(lines, record, strict=True)) if len(lines) == len(record) else {}
 
 
 def _lines(text: str) -> list[str]:
-    return [line for line in text.split("\n") if line]
+    """Return the lines that are not empty, as `csv` sees them."""
+    return [line for line in text.replace("\r", "\n").split("\n") if line]
+
+
+def _rows(lines: Iterable[str]) -> list[RecordRow]:
+    return [_row(fields) for fields in csv.reader(lines, strict=True) if fields]
 
 
 def _row(fields: list[str]) -> RecordRow:

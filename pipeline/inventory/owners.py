@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from pipeline.inventory.distributions import Distribution, Inventory
 from pipeline.inventory.ownership import claimed_path
 from pipeline.oci.index import SYMLINK
-from pipeline.oci.tree import Located, Tree
+from pipeline.oci.tree import Located
 from pipeline.oci.view import ImageView
 
-RowMemo = dict[tuple[str, str], Mapping[str, str]]
-"""Rows of RECORDs by site-packages and the RECORD's sha256: image path -> the row's own path."""
 
-_Rows = tuple[Distribution, Mapping[str, str]]
+@dataclass
+class RowMemo:
+    """RECORDs by their sha256, and their rows by that and site-packages: image path -> the row's
+    own path."""
+
+    contents: dict[str, bytes] = field(default_factory=dict)
+    rows: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -32,21 +36,40 @@ class Owners:
 
     view: ImageView
     inventory: Inventory
-    memo: RowMemo = field(default_factory=dict, compare=False)
+    memo: RowMemo = field(default_factory=RowMemo, compare=False)
 
     def of(self, path: str) -> Iterator[tuple[Distribution, str]]:
-        """Yield (distribution, row of its RECORD) of all that claim the file at a real path."""
-        first, shared = self._by_path
+        """Yield (distribution, row of its RECORD) of all that claim the file at a real path.
+
+        Only RECORDs that mention its name are parsed: of many files, `of_each` is cheaper.
+        """
         for name in self._names(path):
-            if name in shared:
-                yield from ((one, rows[name]) for one, rows in shared[name])
-            elif name in first:
-                one, rows = first[name]
-                yield one, rows[name]
+            base = name.rpartition("/")[2].encode("utf-8", "surrogateescape")
+            for one, record in self._records:
+                # A quote is doubled in CSV.
+                if b'"' in base or base in self.memo.contents[record]:
+                    rows = self._rows_of(one, record)
+                    if name in rows:
+                        yield one, rows[name]
+
+    def of_each(self, paths: Iterable[str]) -> Iterator[tuple[str, Distribution]]:
+        """Yield (path, distribution) of all that claim the files at some real paths."""
+        first, shared = self._by_path
+        for path in paths:
+            for name in self._names(path):
+                if name in shared:
+                    yield from ((path, one) for one in shared[name])
+                elif name in first:
+                    yield path, first[name]
 
     def files(self, distribution: Distribution) -> list[str]:
         """Return the image paths that the RECORD of a distribution names, in its order."""
-        return [path for one, rows in self._rows if one is distribution for path in rows]
+        return [
+            path
+            for one, record in self._records
+            if one is distribution
+            for path in self._rows_of(one, record)
+        ]
 
     def _names(self, path: str) -> list[str]:
         """Return a path and all others that lead to it through links."""
@@ -73,36 +96,33 @@ class Owners:
         return links
 
     @cached_property
-    def _by_path(self) -> tuple[Mapping[str, _Rows], Mapping[str, list[_Rows]]]:
+    def _by_path(self) -> tuple[Mapping[str, Distribution], Mapping[str, list[Distribution]]]:
         """What names a path first; and all, for those that several name."""
-        first: dict[str, _Rows] = {}
-        shared: dict[str, list[_Rows]] = {}
-        for one in self._rows:
-            for path in first.keys() & one[1].keys():
+        first: dict[str, Distribution] = {}
+        shared: dict[str, list[Distribution]] = {}
+        for one, record in self._records:
+            paths = self._rows_of(one, record).keys()
+            for path in first.keys() & paths:
                 shared.setdefault(path, [first[path]]).append(one)
-            first |= dict.fromkeys(one[1].keys() - shared.keys(), one)
+            first |= dict.fromkeys(paths - shared.keys(), one)
         return first, shared
 
+    def _rows_of(self, distribution: Distribution, record: str) -> Mapping[str, str]:
+        key = (distribution.site, record)
+        if key not in self.memo.rows:
+            self.memo.rows[key] = _rows(distribution.site, self.memo.contents[record])
+        return self.memo.rows[key]
+
     @cached_property
-    def _rows(self) -> list[_Rows]:
-        found = _records(self.inventory, self.view.tree)
-        new = {
-            one.path: node for one, node in found if (one.site, node.entry.sha256) not in self.memo
-        }
-        paths = [node.entry.path for node in new.values()]
-        contents = self.view.read_many(paths) if paths else {}
-        rows = []
-        for one, node in found:
-            key = (one.site, node.entry.sha256)
-            if key not in self.memo:
-                self.memo[key] = _rows(one.site, contents[node.entry.path])
-            rows.append((one, self.memo[key]))
-        return rows
-
-
-def _records(inventory: Inventory, tree: Tree) -> list[tuple[Distribution, Located]]:
-    found = [(one, tree.resolve(f"{one.path}/RECORD")) for one in inventory.distributions]
-    return [(one, node) for one, node in found if node is not None and node.entry.has_content]
+    def _records(self) -> list[tuple[Distribution, str]]:
+        """Distributions, each with the sha256 of its RECORD, all of which are in `memo` then."""
+        tree, contents = self.view.tree, self.memo.contents
+        found = [(one, tree.resolve(f"{one.path}/RECORD")) for one in self.inventory.distributions]
+        records = [(one, node.entry) for one, node in found if node and node.entry.has_content]
+        new = {entry.path: entry.sha256 for _, entry in records if entry.sha256 not in contents}
+        read = self.view.read_many(list(new)) if new else {}
+        contents.update((new[path], data) for path, data in read.items())
+        return [(one, entry.sha256) for one, entry in records]
 
 
 def _rows(site: str, record: bytes) -> Mapping[str, str]:

@@ -54,8 +54,8 @@ class Owners:
 
     def of_each(self, paths: Iterable[str]) -> Iterator[tuple[str, Distribution]]:
         """Yield (path, distribution) of all that claim the files at some real paths."""
-        first, shared = self._by_path
         for path in paths:
+            first, shared = self._by_path
             for name in self._names(path):
                 if name in shared:
                     yield from ((path, one) for one in shared[name])

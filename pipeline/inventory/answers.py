@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -39,13 +39,13 @@ class AnswerMemo:
 class Answers:
     """The answers that one audit needs.
 
-    `given` are the parent's; with those that were asked for they are handed on. `cache` is the
-    directory in which answers are kept, None for none.
+    `given` returns those that the parent's audit hands on, and is called when one is missing.
+    `cache` is the directory in which answers are kept, None for none.
     """
 
     memo: AnswerMemo = field(default_factory=AnswerMemo)
     cache: Path | None = None
-    given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    given: Callable[[], Table] = dict
     _used: Table = field(default_factory=dict)
     _new: dict[str, Table] = field(default_factory=dict)  # by layer
 
@@ -63,33 +63,23 @@ class Answers:
         """
         nodes, known = view.tree.nodes, self.memo.known
         hashes = {path: nodes[path].entry.sha256 for path in paths}
-        given = self.given.get(question, {})
-        missing: dict[str, str] = {}
-        for path, sha256 in hashes.items():
-            if (question, sha256) not in known:
-                if sha256 in given:
-                    known[question, sha256] = given[sha256]
-                else:
-                    missing[sha256] = path
-        if missing:
-            self._take_kept({_layer(view, path) for path in missing.values()})
-            new = {sha: path for sha, path in missing.items() if (question, sha) not in known}
-            contents = view.read_many(sorted(new.values())) if new else {}
-            for sha256, path in new.items():
-                answer = known[question, sha256] = ask(contents[path])
-                layer = self._new.setdefault(_layer(view, path), {})
-                layer.setdefault(question, {})[sha256] = answer
+        for take in (self._take_kept, self._take_given):
+            if missing := [path for path in paths if (question, hashes[path]) not in known]:
+                take({_layer(view, path) for path in missing})
+        new = {sha: path for path, sha in hashes.items() if (question, sha) not in known}
+        contents = view.read_many(sorted(new.values())) if new else {}
+        for sha256, path in new.items():
+            answer = known[question, sha256] = ask(contents[path])
+            layer = self._new.setdefault(_layer(view, path), {})
+            layer.setdefault(question, {})[sha256] = answer
         found = {path: known[question, sha256] for path, sha256 in hashes.items()}
         used = self._used.setdefault(question, {})
         used.update(zip(hashes.values(), found.values(), strict=True))
         return found
 
     def handed_on(self) -> Table:
-        """Return what was given with what was asked: a function of the two alone."""
-        return {
-            question: {**self.given.get(question, {}), **self._used.get(question, {})}
-            for question in sorted(self.given.keys() | self._used.keys())
-        }
+        """Return what was asked: a function of the image alone, whoever knew the answers before."""
+        return self._used
 
     def keep(self) -> None:
         """Keep what is new, by layer, for other processes."""
@@ -104,9 +94,17 @@ class Answers:
     def _take_kept(self, layers: set[str]) -> None:
         for layer in layers - self.memo.layers - {""}:
             self.memo.layers.add(layer)
-            for question, answers in _table(self.cache, layer).items():
-                for sha256, answer in answers.items():
-                    self.memo.known.setdefault((question, sha256), answer)
+            self._take(_table(self.cache, layer))
+
+    def _take_given(self, layers: set[str]) -> None:
+        """Take what the parent's audit hands on, be it of whatever layers; once."""
+        self._take(self.given())
+        self.given = dict
+
+    def _take(self, table: Table) -> None:
+        for question, answers in table.items():
+            for sha256, answer in answers.items():
+                self.memo.known.setdefault((question, sha256), answer)
 
 
 def _layer(view: ImageView, path: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,6 @@ from pipeline.audit.memo import AuditMemo
 from pipeline.audit.report import Baseline
 from pipeline.audit.run import audit
 from pipeline.inventory.answers import Answers, Table
-from pipeline.inventory.distributions import read_inventory
-from pipeline.inventory.ownership import Ownership
 from pipeline.oci.image import canonical
 from pipeline.patching.scopes import scope_bytes
 from pipeline.steps.layers import view_of
@@ -38,7 +37,7 @@ def run(inputs: Inputs, out: Path) -> Result:
     stages = inputs.steps[params["layers"] : params["layers"] + params["stages"]]
     parents = inputs.steps[params["layers"] + params["stages"] :]
     before = _report(parents[0]) if parents else None
-    answers = Answers(_MEMO.answers, _kept(inputs), _answers(parents))
+    answers = Answers(_MEMO.answers, _kept(inputs), partial(_answers, parents))
     after = _written(stages, params["expectation"]["sites"][0])
     # First the parent's tree: the image's own is that and a layer more.
     below = view_of("", layers[: len(before["layers"])], inputs) if before else None
@@ -63,12 +62,15 @@ def run(inputs: Inputs, out: Path) -> Result:
 
 
 def prepare(inputs: Inputs) -> None:
-    """Read what is known already of an image that is still being made: its lower layers."""
+    """Read, and judge, what is known already of an image that is still being made: its lower
+    layers, which are nearly all of it. What comes of that is thrown away; what was read stays.
+    """
     layers = inputs.steps[: inputs.params["layers"]]
     if layers:
         view = view_of(inputs.params["image"], layers, inputs)
-        inventory = read_inventory(view, inputs.params["expectation"]["sites"], memo=_MEMO.metadata)
-        assert Ownership(inventory, view.tree, _MEMO.claims).by_record is not None
+        expectation = expectation_from(inputs.params["expectation"], {})
+        answers = Answers(_MEMO.answers, _kept(inputs))
+        audit(view, expectation, read_scope=scope_bytes, memo=_MEMO, answers=answers)
 
 
 def _report(step: StepOutput) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def test_every_way_to_bind_a_name() -> None:
     mine = {name for name in names if not name.startswith("__")}
     expected = set("aceghijlmnopqrstuvw") | {"aa", "bb", "cc", "dd", "ee", "ff", "gg"}
     assert mine == expected
-    assert {"__name__", "__file__", "__doc__", "__path__"} <= set(names) and "__version__" not in names
+    assert {"__name__", "__file__", "__doc__", "__path__"} <= set(names)
+    assert "__version__" not in names
 
 
 @pytest.mark.parametrize(

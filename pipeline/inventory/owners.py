@@ -37,6 +37,7 @@ class Owners:
     view: ImageView
     inventory: Inventory
     memo: RowMemo = field(default_factory=RowMemo, compare=False)
+    _linked: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, path: str) -> Iterator[tuple[Distribution, str]]:
         """Yield (distribution, row of its RECORD) of all that claim the file at a real path.
@@ -74,6 +75,8 @@ class Owners:
     def _names(self, path: str) -> list[str]:
         """Return a path and all others that lead to it through links."""
         names = [path]
+        if path not in self._links and not self._is_linked(path.rpartition("/")[0]):
+            return names
         for name in names:  # it grows: a link can lie below another one
             inside = name
             while inside:
@@ -83,6 +86,15 @@ class Owners:
                         names.append(other)
                 inside = inside.rpartition("/")[0]
         return names
+
+    def _is_linked(self, directory: str) -> bool:
+        """Whether a link leads to a directory, or to one that it lies in."""
+        known = self._linked.get(directory)
+        if known is None:
+            above = directory.rpartition("/")[0]
+            known = directory in self._links or (bool(above) and self._is_linked(above))
+            self._linked[directory] = known
+        return known
 
     @cached_property
     def _links(self) -> Mapping[str, list[str]]:

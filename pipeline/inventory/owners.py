@@ -14,7 +14,7 @@ from functools import cached_property
 from pipeline.inventory.distributions import Distribution, Inventory
 from pipeline.inventory.ownership import claimed_path
 from pipeline.oci.index import SYMLINK
-from pipeline.oci.tree import Located
+from pipeline.oci.tree import Located, Tree
 from pipeline.oci.view import ImageView
 
 
@@ -24,6 +24,7 @@ class RowMemo:
     own path."""
 
     contents: dict[str, bytes] = field(default_factory=dict)
+    links: tuple[Tree, Mapping[str, list[str]]] | None = None  # of the tree looked at last
     rows: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -98,13 +99,17 @@ class Owners:
 
     @cached_property
     def _links(self) -> Mapping[str, list[str]]:
-        """Links by the real path that they lead to."""
+        """Links by the real path that they lead to: a lower tree's, where none has changed."""
         tree = self.view.tree
+        if self.memo.links and _has_the_links_of(self.memo.links[0], tree):
+            self.memo.links = tree, self.memo.links[1]
+            return self.memo.links[1]
         links: dict[str, list[str]] = {}
         for path in tree.select(_is_link):
             real = tree.real_path(path)
             if real is not None and real != path:
                 links.setdefault(real, []).append(path)
+        self.memo.links = tree, links
         return links
 
     @cached_property
@@ -144,6 +149,19 @@ def _rows(site: str, record: bytes) -> Mapping[str, str]:
     except (UnicodeDecodeError, csv.Error):
         return {}
     return {path: name for name in names if (path := claimed_path(site, name)) is not None}
+
+
+def _has_the_links_of(below: Tree, tree: Tree) -> bool:
+    """Whether a tree was made of another one by layers that touch no link."""
+    if tree is below:
+        return True
+    changed = tree.changed_since(below)
+    return changed is not None and not any(
+        node.entry.type == SYMLINK
+        for path in changed
+        for node in (below.nodes.get(path), tree.nodes.get(path))
+        if node is not None
+    )
 
 
 def _is_link(node: Located) -> bool:

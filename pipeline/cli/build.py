@@ -62,6 +62,10 @@ def run(args: argparse.Namespace) -> int:
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: at least one is needed", hint="--jobs 1")
     project = Project(Path.cwd(), args.line)
+    house = Wheelhouse(default_cache())
+    local = LocalEngine(house.cache, args.jobs)
+    if args.engine != "dagger" and project.is_edited_since(args.out / "index.json"):
+        local.start_ahead()
     lock = project.lock
     base = lock.base(args.base)
     if args.mirror and not base.image:
@@ -70,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
             hint="--debian-mirror is where .debs come from",
         )
     check_zstd(lock.zstd.library)
-    house = Wheelhouse(default_cache())
     ready = None
     stages = project.chain.path(args.to) if args.to is not None else tuple(project.chain)
     check_references(lock, stages, project.patches, args.base)
@@ -92,6 +95,7 @@ def run(args: argparse.Namespace) -> int:
             debian_mirror=args.debian_mirror,
             log=sys.stderr if args.verbose else None,
             progress=lambda: progress_on(sys.stderr, quiet=args.quiet),
+            local=local,
         ),
     )
     began = time.monotonic()
@@ -119,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
                 print(
                     f"no longer in {args.out}, not part of this build: {dropped}", file=sys.stderr
                 )
-    LocalEngine(house.cache, args.jobs).prune()
+    local.prune()
     if not args.quiet:
         if image:
             _left_out(image, BlobStore(house.cache), args)

@@ -75,9 +75,7 @@ def test_what_was_damaged_or_answered_by_another_program_is_asked_again(
     assert len(ask.contents) == 2
 
 
-def test_what_is_handed_on_depends_on_what_is_asked_alone(
-    view: LayersView, tmp_path: Path
-) -> None:
+def test_what_is_handed_on_depends_on_what_is_asked_alone(view: LayersView, tmp_path: Path) -> None:
     def given() -> Table:
         return {"letters": {"0" * 64: ["old"]}, "other": {"1" * 64: None}}
 

@@ -33,6 +33,7 @@ from pipeline.wheels.house import Wheelhouse, default_cache
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain build --to v5 --offline"
     parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
     parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
     parser.add_argument("--to", metavar="STAGE", help="only this stage and what it stands on")

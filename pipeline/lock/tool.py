@@ -139,7 +139,7 @@ def _base(name: str, table: Table, resolved: bool) -> Base:
         try:
             parse_pinned(f"{image}@{digest}")
         except UsageError as error:
-            table.fault("image", error.message)
+            table.fault("image", error.message.replace(f"@{digest}", ""))
         captured = _captured(table.table("captured")) if "captured" in table.values else None
         packages: tuple[str, ...] = ()
         debs: tuple[LockedDeb, ...] = ()

@@ -16,38 +16,31 @@ was found is kept in .mutation/, and counts as long as the function has not chan
 from __future__ import annotations
 
 import collections
-import contextlib
 import fnmatch
 import gc
-import hashlib
 import json
 import os
-import resource
-import select
 import shutil
-import signal
 import sys
 import tempfile
-import time
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import coverage
 import pytest
 
-from checks.mutants import CannotChange, Mutant, find_mutants
+from checks import forks
+from checks.mutants import Mutant, find_mutants
+from checks.reach import Reach, inputs_digest, run_until_failure, write_reach
 
 ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".mutation"
 KILLED, SURVIVED, UNREACHED, IMPOSSIBLE, TIMEOUT = (
     "killed", "survived", "unreached", "impossible", "timeout",
 )  # fmt: skip
-_STATUS = {0: SURVIVED, 1: KILLED, 4: IMPOSSIBLE}
-_MEMORY, _FILE = 4 << 30, 1 << 30  # bytes: what a change that never ends may take
-_QUIET = 10  # seconds in which nothing of a test runs, so that it waits for ever
+_STATUS = {0: SURVIVED, 1: KILLED, forks.IMPOSSIBLE: IMPOSSIBLE, forks.STUCK: TIMEOUT}
 
 
 def settings() -> dict[str, Any]:
@@ -70,122 +63,6 @@ def pytest_arguments(base: str) -> list[str]:
     options = ["-o", "tmp_path_retention_policy=none", f"--basetemp={base}"]
     options += ["-o", "addopts=--import-mode=importlib", "--hypothesis-profile=mutation"]
     return [*chosen["tests"], *slow, *options, "-p", "no:cacheprovider", "-p", "no:terminal"]
-
-
-@dataclass
-class Reach:
-    """Which tests reach a line (`lines`: file, line, tests), and each one's `seconds` of processor
-    time: others may have the machine meanwhile."""
-
-    lines: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-
-    def tests(self, mutant: Mutant) -> set[str]:
-        """The tests that reach the statement of a change."""
-        lines = self.lines.get(mutant.path, {})
-        return {test for line in mutant.lines for test in lines.get(str(line), ())}
-
-
-def inputs_digest() -> str:
-    """Equal as long as the program and its tests are."""
-    found = [path for top in ("pipeline", "tests") for path in (ROOT / top).rglob("*.py")]
-    texts = [str(path).encode() + b"\0" + path.read_bytes() for path in sorted(found)]
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()[:16]
-
-
-def write_reach(items: Sequence[pytest.Item], path: Path) -> int:
-    """Run every test in this process and write down what it reaches; return 0."""
-    reach = Reach(seconds={item.nodeid: 0.0 for item in items})
-    watch = coverage.Coverage(
-        data_file=None, source=[str(ROOT / "pipeline")], config_file=False, messages=False
-    )
-
-    class Watcher:
-        def pytest_runtest_logstart(self, nodeid: str) -> None:
-            watch.switch_context(nodeid)
-            reach.seconds[nodeid] -= time.process_time()
-
-        def pytest_runtest_logfinish(self, nodeid: str) -> None:
-            reach.seconds[nodeid] += time.process_time()
-
-        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-            if report.failed:
-                reach.failed.append(report.nodeid)
-
-    manager = items[0].config.pluginmanager
-    manager.register(Watcher())
-    watch.start()
-    for item, following in zip(items, [*items[1:], None], strict=True):
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-    watch.stop()
-    data = watch.get_data()
-    for name in sources():
-        found = data.contexts_by_lineno(str(ROOT / name))
-        reach.lines[name] = {str(line): [t for t in tests if t] for line, tests in found.items()}
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(vars(reach)), encoding="utf-8")
-    new.replace(path)
-    return 0
-
-
-def run_until_failure(items: Sequence[pytest.Item], told: Path) -> int:
-    """Run tests in this process; 1 at the first that fails, whose name is written to `told`."""
-    session = items[0].session
-    for item, following in zip(items, [*items[1:], None], strict=True):
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        if session.testsfailed:
-            told.write_text(item.nodeid, encoding="utf-8")
-            return 1
-    return 0
-
-
-def in_fork(work: Callable[[], int], seconds: float, output: Path) -> int:
-    """Call in a process of its own; its status, or -1 where it took more processor time, or waits
-    for what never comes."""
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.setsid()
-            log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            for number in (1, 2):
-                os.dup2(log, number)
-            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
-            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-            resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE, _FILE))
-            status = work()
-        except CannotChange:
-            status = 4
-        finally:
-            os._exit(status)
-    with os.fdopen(os.pidfd_open(pid)) as watched:
-        ended, before, quiet = False, -1, 0
-        while not ended and quiet < _QUIET:
-            ended = bool(select.select([watched], [], [], 1)[0])
-            used = _used(pid)
-            quiet = quiet + 1 if used == before and used >= 0 else 0
-            before = used
-    with contextlib.suppress(ProcessLookupError):  # what a test started ends with it
-        os.killpg(pid, signal.SIGKILL)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return status if ended and status != -signal.SIGXCPU else -1
-
-
-def _used(session: int) -> int:
-    """Processor time, in ticks, of a session's processes; -2 where one could run, or is stopped.
-
-    See proc_pid_stat(5): state is the third field, the session the sixth, times from the 14th on.
-    """
-    total = 0
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            if int(fields[3]) == session:
-                if fields[0] in "RDTt":
-                    return -2
-                total += int(fields[11]) + int(fields[12])
-    return total
 
 
 class Findings:
@@ -224,13 +101,17 @@ class Runner:
             raise SystemExit("the tests cannot be imported")
         items = {item.nodeid: item for item in session.items}
         STATE.mkdir(exist_ok=True)
-        written = STATE / f"reach-{inputs_digest()}.json"
+        written = STATE / f"reach-{inputs_digest(ROOT)}.json"
         gc.collect()
         gc.freeze()  # a fork shares what is not touched
         if not written.exists():
             told = f"{len(items)} tests: writing down what each reaches"
             print(told, file=sys.stderr, flush=True)
-            in_fork(lambda: write_reach(session.items, written), 3600, self.scratch / "output")
+            forks.in_fork(
+                lambda: write_reach(session.items, ROOT, sources(), written),
+                3600,
+                self.scratch / "output",
+            )
         if not written.exists():
             raise SystemExit((self.scratch / "output").read_text(encoding="utf-8"))
         reach = Reach(**json.loads(written.read_text(encoding="utf-8")))
@@ -280,9 +161,9 @@ class Runner:
             return run_until_failure(items, told)
 
         seconds = 3 + 3 * sum(reach.seconds[item.nodeid] for item in items)
-        status = in_fork(work, seconds, self.scratch / "output")
+        status = forks.in_fork(work, seconds, self.scratch / "output")
         # Whatever else ends the process is noticed too: a signal, a limit.
-        found = TIMEOUT if status == -1 else _STATUS.get(status, KILLED)
+        found = _STATUS.get(status, KILLED)
         return found, told.read_text(encoding="utf-8") if told.exists() else ""
 
 

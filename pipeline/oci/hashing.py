@@ -18,20 +18,20 @@ class Digest(Protocol):
 
 
 class HashThread:
-    """Updates digests in the order in which it is given data. They may be read after the `with`."""
+    """Updates a digest in the order in which it is given data. It may be read after the `with`."""
 
-    def __init__(self) -> None:
-        self._queue: queue.Queue[tuple[Digest, bytes] | None] = queue.Queue(_AHEAD)
+    def __init__(self, digest: Digest) -> None:
+        self._digest = digest
+        self._queue: queue.Queue[bytes | None] = queue.Queue(_AHEAD)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def update(self, digest: Digest, data: bytes) -> None:
-        """Let the thread update a digest; waits while it is far behind."""
-        self._queue.put((digest, data))
+    def update(self, data: bytes) -> None:
+        """Let the thread update the digest; waits while it is far behind."""
+        self._queue.put(data)
 
     def _run(self) -> None:
-        while (item := self._queue.get()) is not None:
-            digest, data = item
-            digest.update(data)
+        while (data := self._queue.get()) is not None:
+            self._digest.update(data)
 
     def __enter__(self) -> Self:
         self._thread.start()

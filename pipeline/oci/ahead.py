@@ -70,6 +70,12 @@ class Ahead(Source):
 
     def upto(self, size: int) -> bytes:
         """Return so many bytes, fewer only at the end."""
+        end = self._at + size
+        if end <= len(self._unit):
+            data = self._unit[self._at : end].tobytes()
+            self._at = end
+            self.position += size
+            return data
         data = bytes(self.take(size))
         if 0 < len(data) < size:
             parts = [data]

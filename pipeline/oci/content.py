@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,10 +15,9 @@ from zlib_ng import gzip_ng, zlib_ng
 
 from pipeline.errors import Refusal
 from pipeline.oci import tarstream
-from pipeline.oci.ahead import Ahead, Filling
+from pipeline.oci.ahead import UNIT, Ahead, Filling
 from pipeline.oci.blob import Blob, opened
 from pipeline.oci.frames import HEADER, FrameFault, Frames, FrameScan, may_be_frames
-from pipeline.oci.hashing import HashThread
 from pipeline.oci.index import (
     DIRECTORY,
     FILE,
@@ -41,10 +39,7 @@ from pipeline.oci.tarstream import TarFault, members
 from pipeline.oci.texts import MAX_TEXT, Keep, Texts
 
 CHUNK = 1024 * 1024
-_INPUT = 512 * 1024  # compressed bytes that a decompressor is given at once
 _EMPTY = hashlib.sha256().hexdigest()
-# A path as indexes have it: neither empty nor absolute, and no part of it begins with a dot.
-_IS_NORMAL = re.compile(r"[^/.][^/]*(?:/[^/.][^/]*)*").fullmatch
 _MAGIC = ((b"\x1f\x8b", MEDIA_TYPE_GZIP), (b"\x28\xb5\x2f\xfd", MEDIA_TYPE_ZSTD))
 _TYPES = {
     tarstream.DIRECTORY: DIRECTORY,
@@ -65,23 +60,20 @@ DAMAGE = (
 
 
 class _Packed(io.RawIOBase):
-    """A blob as a decompressor reads it: hashed, counted, and its frames found, on the way."""
+    """A blob as a decompressor reads it, whose frames are found on the way."""
 
-    def __init__(self, file: BinaryIO, thread: HashThread, scan: FrameScan | None):
-        self._file, self._thread, self._scan = file, thread, scan
-        self.count = 0
+    def __init__(self, blob: Ahead, scan: FrameScan | None):
+        self._blob, self._scan = blob, scan
         self.frames: Frames | None = None
 
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        data = self._file.read(CHUNK if size < 0 else size)
-        if data:
-            self._thread.update(data)
-            self.count += len(data)
-            if self._scan is not None:
-                self._scan.feed(data)
+    def read(self, size: int = -1) -> memoryview:  # type: ignore[override]
+        """Return some bytes, where they lie until the next call."""
+        data = self._blob.take(size)
+        if self._scan is not None:
+            self._scan.feed(data)
         return data
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
@@ -91,7 +83,7 @@ class _Packed(io.RawIOBase):
 
     def finish(self) -> None:
         """Read to the end: what follows the content belongs to the digest too."""
-        while self.read(CHUNK):
+        while self.read(UNIT):
             pass
         if self._scan is not None:
             self.frames = self._scan.close()
@@ -169,24 +161,24 @@ def _index_plain(file: BinaryIO, keep: Keep | None) -> LayerIndex:
 
 
 def _index_packed(file: BinaryIO, media_type: str, keep: Keep | None) -> LayerIndex:
-    # Reading and unpacking, hashing the blob, hashing the tar, and looking into it with hashing its
-    # files, are four things at once.
-    sha256 = hashlib.sha256()
-    with HashThread(sha256) as thread:
-        packed = _Packed(file, thread, FrameScan() if media_type == MEDIA_TYPE_ZSTD else None)
+    # Reading, hashing the blob, unpacking, hashing the tar, and looking into it with hashing its
+    # files, are five things at once.
+    with Ahead(cast(Filling, file)) as blob:
+        packed = _Packed(blob, FrameScan() if media_type == MEDIA_TYPE_ZSTD else None)
         with (
-            decompressed(cast(BinaryIO, packed), media_type, _INPUT) as plain,
+            decompressed(cast(BinaryIO, packed), media_type, UNIT) as plain,
             Ahead(cast(Filling, plain), packed.finish) as tar,
         ):
             entries = tuple(_entries(tar, keep))
             tar.drain()
+        blob.drain()
     frames = packed.frames
     if frames is not None and not _covers(frames, tar.count):
         frames = None
     return LayerIndex(
-        digest="sha256:" + sha256.hexdigest(),
+        digest="sha256:" + blob.sha256.hexdigest(),
         diff_id="sha256:" + tar.sha256.hexdigest(),
-        size=packed.count,
+        size=blob.count,
         media_type=media_type,
         entries=entries,
         frame_size=frames.size if frames else 0,
@@ -201,8 +193,8 @@ def _covers(frames: Frames, size: int) -> bool:
 
 def normal_path(name: str) -> str:
     """Return a tar member's name as an index path; raises TarFault when it leaves the root."""
-    if _IS_NORMAL(name):
-        return name
+    if not ("/." in name or "//" in name or name.startswith(("/", ".")) or name.endswith("/")):
+        return name  # as nearly all are
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise TarFault(f"entry {name!r} climbs out of the root")
@@ -213,7 +205,7 @@ def _entries(tar: Ahead, keep: Keep | None) -> Iterator[Entry]:
     files: dict[str, Entry] = {}
     for member in members(tar):
         name = member.name
-        path = name if _IS_NORMAL(name) else normal_path(name)
+        path = normal_path(name)
         kind = member.type
         if WHITEOUT_PREFIX in name and (entry := _whiteout(path, member.mode)) is not None:
             yield entry
@@ -259,7 +251,7 @@ def _hash(tar: Ahead, size: int, keep: Keep | None) -> tuple[str, str]:
     if not size:
         return _EMPTY, ""
     piece = tar.take(size)
-    start = binary_start(bytes(piece[:START]))
+    start = binary_start(piece[:START].tobytes())
     digest = hashlib.sha256(piece)
     left = size - len(piece)
     while left:

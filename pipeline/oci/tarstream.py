@@ -199,16 +199,18 @@ def _members(source: Source) -> Iterator[Member]:
 
 def _check(header: bytes, field: bytes) -> None:
     """Hold a header against its checksum: sums of bytes, by old programs of signed ones."""
-    said = _number(field, "checksum")
-    if header.isascii() and field.isascii():
+    if header.isascii():
         # The lower half of Adler-32 is 1 + the sum of the bytes, while that is below 65521.
-        if (zlib.adler32(header) & 0xFFFF) - (zlib.adler32(field) & 0xFFFF) + _BLANK == said:
+        found = (zlib.adler32(header) & 0xFFFF) - (zlib.adler32(field) & 0xFFFF) + _BLANK
+        if field == b"%06o\0 " % found:  # as nearly everybody writes it
             return
-    elif sum(header) - sum(field) + _BLANK == said:
+    else:
+        found = sum(header) - sum(field) + _BLANK
+    said = _number(field, "checksum")
+    if found == said:
         return
-    signed = sum(header) - sum(field) + _BLANK
-    signed -= 256 * sum(byte >= 0x80 for byte in header[:148] + header[156:])
-    if signed != said:
+    high = sum(byte >= 0x80 for byte in header[:148] + header[156:])
+    if found - 256 * high != said:
         raise TarFault("a header is damaged: wrong checksum")
 
 
@@ -216,37 +218,27 @@ _make_member = partial(tuple.__new__, Member)
 
 
 def _member(fields: tuple[bytes, ...], extended: _Extended, position: int) -> Member:
-    name = _text(fields[0])
-    kind = fields[5]
-    if fields[7] == _POSIX and (prefix := _text(fields[9])):
-        name = f"{prefix}/{name}"
-    if extended.name is not None:
-        name = extended.name
+    field, owner, length, time, _, kind, target, magic, _, start = fields
+    name = field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    if start[0] and magic == _POSIX:
+        name = f"{_directory(start)}/{name}"
+    link = _text(target) if target[0] else ""
+    size = _number(length, "size")
+    mtime = _time(time)
+    if extended.count:
+        name = name if extended.name is None else extended.name
+        link = link if extended.link is None else extended.link
+        size = size if extended.size is None else extended.size
+        mtime = mtime if extended.mtime is None else extended.mtime
     if kind in _REGULAR:
         kind = DIRECTORY if kind == b"\0" and name.endswith("/") else FILE
     elif kind == _SPARSE:
         raise TarFault("it holds a sparse file, which no layer needs")
     elif kind not in _TYPES:
         raise TarFault(f"entry {name!r} has unknown type {kind!r}")
-    size = _number(fields[2], "size")
-    if extended.size is not None:
-        size = extended.size
-    mode, uid, gid = _owner(fields[1])
-    mtime = _time(fields[3])
-    link = fields[6]
-    row = (
-        name,
-        kind,
-        mode,
-        uid,
-        gid,
-        # What is no file has no data, whatever its header declares: as Go's and Python's readers.
-        size if kind == FILE else 0,
-        mtime if extended.mtime is None else extended.mtime,
-        extended.link if extended.link is not None else _text(link) if link[0] else "",
-        position,
-    )
-    return _make_member(row)
+    # What is no file has no data, whatever its header declares: as Go's and Python's readers.
+    size = size if kind == FILE else 0
+    return _make_member((name, kind, *_owner(owner), size, mtime, link, position))
 
 
 # Most entries of a tar have the same ones.
@@ -258,6 +250,11 @@ def _owner(field: bytes) -> tuple[int, int, int]:
         _number(field[8:16], "uid", negative=True),
         _number(field[16:], "gid", negative=True),
     )
+
+
+@lru_cache(maxsize=1024)
+def _directory(field: bytes) -> str:
+    return _text(field)
 
 
 @lru_cache(maxsize=1024)
@@ -276,7 +273,7 @@ def _text(data: bytes, *, whole: bool = False) -> str:
 def _number(field: bytes, what: str, *, negative: bool = False) -> int:
     """Return an octal number, or one in base 256, of which the first bit is set."""
     digits = field.partition(b"\0")[0]
-    if not digits.strip(b"01234567") and digits:
+    if digits and not digits.strip(b"01234567"):
         return int(digits, 8)
     if field[0] & 0x80:
         value = int.from_bytes(field, "big", signed=True)

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from pipeline.inventory.elf import Elf
 from pipeline.oci.binary import elf_machine
+from pipeline.oci.elf import Elf
 from pipeline.oci.index import FILE, HARDLINK
 from pipeline.oci.tree import Located
 from pipeline.oci.view import ImageView

@@ -21,7 +21,7 @@ _NOTHING = memoryview(b"")
 
 
 class Filling(Protocol):
-    """A stream that fills a buffer, with less than it holds if it likes, with nothing at its end."""
+    """A stream that fills a buffer, or a part of it; nothing of it at the stream's end."""
 
     def readinto(self, buffer: memoryview, /) -> int | None: ...
 
@@ -148,7 +148,7 @@ class Ahead(Source):
                 self.count += len(unit)
                 self._plain.put(unit)
                 self._read.put(unit)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised in the reader's thread
             end = error
         self._plain.put(None)
         self._read.put(end)

@@ -7,7 +7,7 @@ import hashlib
 import io
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import BinaryIO, cast
 
 import zstandard
@@ -16,7 +16,9 @@ from zlib_ng import gzip_ng, zlib_ng
 from pipeline.errors import Refusal
 from pipeline.oci import tarstream
 from pipeline.oci.ahead import UNIT, Ahead, Filling
+from pipeline.oci.binary import ELF
 from pipeline.oci.blob import Blob, opened
+from pipeline.oci.elf import read_elf
 from pipeline.oci.frames import HEADER, FrameFault, Frames, FrameScan, may_be_frames
 from pipeline.oci.index import (
     DIRECTORY,
@@ -35,6 +37,7 @@ from pipeline.oci.index import (
     make_entry,
 )
 from pipeline.oci.layer import OPAQUE_NAME, WHITEOUT_PREFIX
+from pipeline.oci.passing import NotHeld, Passing
 from pipeline.oci.tarstream import TarFault, members
 from pipeline.oci.texts import MAX_TEXT, Keep, Texts
 
@@ -48,7 +51,7 @@ _TYPES = {
     tarstream.BLOCK_DEVICE: "block",
     tarstream.FIFO: "fifo",
 }
-DAMAGE = (
+DAMAGE: tuple[type[Exception], ...] = (
     TarFault,
     FrameFault,
     zlib.error,
@@ -69,7 +72,7 @@ class _Packed(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def read(self, size: int = -1) -> memoryview:  # type: ignore[override]
+    def read(self, size: int = -1) -> memoryview:
         """Return some bytes, where they lie until the next call."""
         data = self._blob.take(size)
         if self._scan is not None:
@@ -103,7 +106,7 @@ def decompressed(
     """Open the tar in a layer's stream, of which `size` bytes are read at once; `media_type` is one
     that `media_type_of` gives."""
     if media_type == MEDIA_TYPE_GZIP:
-        with gzip_ng.GzipNGFile(fileobj=stream) as unzipped:
+        with gzip_ng.GzipNGFile(fileobj=stream) as unzipped:  # type: ignore[no-untyped-call]
             yield cast(BinaryIO, unzipped)
     elif media_type == MEDIA_TYPE_ZSTD:
         unpacker = zstandard.ZstdDecompressor()
@@ -211,7 +214,7 @@ def _entries(tar: Ahead, keep: Keep | None) -> Iterator[Entry]:
             yield entry
         elif kind == tarstream.FILE:
             size = member.size
-            sha256, start = _hash(tar, size, keep if size <= MAX_TEXT else None)
+            sha256, start = _hash(tar, size, keep)
             offset = member.offset if size else -1
             entry = make_entry(
                 (path, FILE, member.mode, size, sha256, "", offset, start, member.mtime)
@@ -242,16 +245,21 @@ def _whiteout(path: str, mode: int) -> Entry | None:
 
 
 def _hash(tar: Ahead, size: int, keep: Keep | None) -> tuple[str, str]:
-    """Return (hex sha256, `Entry.start`) of the data that follows. `keep` is given it whole."""
-    if keep is not None:
+    """Return (hex sha256, `Entry.start`) of the data that follows; `keep` is told of it."""
+    if keep is not None and size <= MAX_TEXT:
         data = tar.exactly(size)
         sha256 = hashlib.sha256(data).hexdigest()
-        keep(sha256, data)
-        return sha256, binary_start(data[:START])
+        keep.text(sha256, data)
+        if data.startswith(ELF):
+            keep.binary(sha256, read_elf(io.BytesIO(data)))
+        return sha256, binary_start(data)
     if not size:
         return _EMPTY, ""
     piece = tar.take(size)
-    start = binary_start(piece[:START].tobytes())
+    start = piece[:START].tobytes()
+    passing = Passing(size) if keep is not None and start.startswith(ELF) else None
+    if passing is not None:
+        passing.add(piece)
     digest = hashlib.sha256(piece)
     left = size - len(piece)
     while left:
@@ -259,5 +267,11 @@ def _hash(tar: Ahead, size: int, keep: Keep | None) -> tuple[str, str]:
         if not piece:
             raise TarFault("it ends inside an entry")
         digest.update(piece)
+        if passing is not None:
+            passing.add(piece)
         left -= len(piece)
-    return digest.hexdigest(), start
+    sha256 = digest.hexdigest()
+    if keep is not None and passing is not None:
+        with suppress(NotHeld):  # whoever asks for it reads the layer
+            keep.binary(sha256, passing.elf())
+    return sha256, binary_start(start)

@@ -156,7 +156,7 @@ def _read_scanning(
                 path = normal_path(member.name)
                 if keep is not None and stream is not None and member.size <= MAX_TEXT:
                     data = stream.read()
-                    keep(hashlib.sha256(data).hexdigest(), data)
+                    keep.text(hashlib.sha256(data).hexdigest(), data)
                     stream = io.BytesIO(data)
                 if stream is None or path not in names:
                     continue

@@ -15,8 +15,6 @@ from typing import Protocol, Self
 
 from pipeline.oci.source import Cut, Source
 
-UNIT = 1024 * 1024  # bytes of a buffer; of a tar whole blocks
-_UNITS = 12  # buffers of a ring: the threads need not run in step
 _NOTHING = memoryview(b"")
 
 
@@ -29,12 +27,21 @@ class Filling(Protocol):
 class Ahead(Source):
     """The bytes of a stream, which a thread reads ahead, and another one hashes.
 
-    Use as a context manager. `sha256` and `count` are of all bytes once `drain` has returned.
+    The ring has `units` buffers of `unit` bytes each; of a tar that are whole blocks. Use as a
+    context manager. `sha256` and `count` are of all bytes once `drain` has returned.
     `ended` is called in the reading thread at the stream's end, and raises what is wrong with it.
     What goes wrong in that thread is raised where the bytes before it have been read.
     """
 
-    def __init__(self, stream: Filling, ended: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        stream: Filling,
+        ended: Callable[[], None] = lambda: None,
+        *,
+        unit: int,
+        units: int,
+    ):
+        self._size, self._units = unit, units
         self.position = 0
         self.count = 0
         self.sha256 = hashlib.sha256()
@@ -135,12 +142,12 @@ class Ahead(Source):
         number = 0
         try:
             while not self._stopped:
-                if number < _UNITS:
-                    ring.append(memoryview(bytearray(UNIT)))
+                if number < self._units:
+                    ring.append(memoryview(bytearray(self._size)))
                 else:
                     self._seen.get()
                     self._hashed.get()
-                unit = self._fill(ring[number % _UNITS])
+                unit = self._fill(ring[number % self._units])
                 number += 1
                 if not unit:
                     self._ended()
@@ -155,7 +162,7 @@ class Ahead(Source):
 
     def _fill(self, buffer: memoryview) -> memoryview:
         size = 0
-        while size < UNIT and (got := self._stream.readinto(buffer[size:])):
+        while size < self._size and (got := self._stream.readinto(buffer[size:])):
             size += got
         return buffer[:size]
 

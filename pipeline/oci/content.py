@@ -15,7 +15,7 @@ from zlib_ng import gzip_ng, zlib_ng
 
 from pipeline.errors import Refusal
 from pipeline.oci import tarstream
-from pipeline.oci.ahead import UNIT, Ahead, Filling
+from pipeline.oci.ahead import Ahead, Filling
 from pipeline.oci.binary import ELF
 from pipeline.oci.blob import Blob, opened
 from pipeline.oci.elf import read_elf
@@ -36,12 +36,15 @@ from pipeline.oci.index import (
     binary_start,
     make_entry,
 )
-from pipeline.oci.layer import OPAQUE_NAME, WHITEOUT_PREFIX
+from pipeline.oci.layer import FRAME_SIZE, OPAQUE_NAME, WHITEOUT_PREFIX
 from pipeline.oci.passing import NotHeld, Passing
 from pipeline.oci.tarstream import TarFault, members
 from pipeline.oci.texts import MAX_TEXT, Keep, Texts
 
 CHUNK = 1024 * 1024
+# A frame of ours fills a buffer, so that libzstd unpacks it right into it, if all of it is at hand.
+_UNIT, _UNITS = FRAME_SIZE, 4
+_PACKED = 2 * FRAME_SIZE
 _EMPTY = hashlib.sha256().hexdigest()
 _MAGIC = ((b"\x1f\x8b", MEDIA_TYPE_GZIP), (b"\x28\xb5\x2f\xfd", MEDIA_TYPE_ZSTD))
 _TYPES = {
@@ -55,7 +58,7 @@ DAMAGE: tuple[type[Exception], ...] = (
     TarFault,
     FrameFault,
     zlib.error,
-    zlib_ng.error,
+    cast("type[Exception]", zlib_ng.error),
     zstandard.ZstdError,
     EOFError,
     gzip.BadGzipFile,
@@ -86,7 +89,7 @@ class _Packed(io.RawIOBase):
 
     def finish(self) -> None:
         """Read to the end: what follows the content belongs to the digest too."""
-        while self.read(UNIT):
+        while self.read(_PACKED):
             pass
         if self._scan is not None:
             self.frames = self._scan.close()
@@ -156,7 +159,7 @@ def _may_be_random(blob: Blob, media_type: str) -> bool:
 
 
 def _index_plain(file: BinaryIO, keep: Keep | None) -> LayerIndex:
-    with Ahead(cast(Filling, file)) as tar:
+    with Ahead(cast(Filling, file), unit=_UNIT, units=_UNITS) as tar:
         entries = tuple(_entries(tar, keep))
         tar.drain()
     digest = "sha256:" + tar.sha256.hexdigest()
@@ -166,11 +169,11 @@ def _index_plain(file: BinaryIO, keep: Keep | None) -> LayerIndex:
 def _index_packed(file: BinaryIO, media_type: str, keep: Keep | None) -> LayerIndex:
     # Reading, hashing the blob, unpacking, hashing the tar, and looking into it with hashing its
     # files, are five things at once.
-    with Ahead(cast(Filling, file)) as blob:
+    with Ahead(cast(Filling, file), unit=_PACKED, units=2) as blob:
         packed = _Packed(blob, FrameScan() if media_type == MEDIA_TYPE_ZSTD else None)
         with (
-            decompressed(cast(BinaryIO, packed), media_type, UNIT) as plain,
-            Ahead(cast(Filling, plain), packed.finish) as tar,
+            decompressed(cast(BinaryIO, packed), media_type, _PACKED) as plain,
+            Ahead(cast(Filling, plain), packed.finish, unit=_UNIT, units=_UNITS) as tar,
         ):
             entries = tuple(_entries(tar, keep))
             tar.drain()

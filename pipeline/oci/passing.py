@@ -31,15 +31,16 @@ class Passing:
 
     def add(self, piece: memoryview) -> None:
         """Take the bytes that follow."""
+        if len(self._spans) == _FIXED and self._position < _HEADERS:
+            head = self._parts[0]
+            found = dynamic_span(io.BytesIO(head + piece[:_HEADERS]))
+            if found is not None:
+                self._spans.append((found[0], found[0] + found[1]))
+                self._parts.append(head[found[0] :])
         end = self._position + len(piece)
         for (first, last), part in zip(self._spans, self._parts, strict=True):
             if first < end and last > self._position:
                 part += piece[max(0, first - self._position) : last - self._position]
-        if len(self._spans) == _FIXED and self._position < _HEADERS:
-            found = dynamic_span(io.BytesIO(self._parts[0]))
-            if found is not None:  # what has passed of it is in the head
-                self._spans.append((max(found[0], end), found[0] + found[1]))
-                self._parts.append(bytearray())
         self._position = end
 
     def elf(self) -> Elf | None:

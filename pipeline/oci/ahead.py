@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Protocol, Self
 
-from pipeline.oci.source import Cut, Source
+from pipeline.oci.source import CUT, Source, TarFault
 
 _NOTHING = memoryview(b"")
 
@@ -105,14 +105,14 @@ class Ahead(Source):
         return piece
 
     def skip(self, size: int) -> None:
-        """Pass over so many bytes. Raises Cut when there are fewer."""
+        """Pass over so many bytes. Raises TarFault when there are fewer."""
         while size:
             taken = min(size, len(self._unit) - self._at)
             self._at += taken
             self.position += taken
             size -= taken
             if size and not self._turn():
-                raise Cut
+                raise TarFault(CUT)
 
     def drain(self) -> None:
         """Pass over all that is left."""

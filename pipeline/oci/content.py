@@ -38,7 +38,8 @@ from pipeline.oci.index import (
 )
 from pipeline.oci.layer import FRAME_SIZE, OPAQUE_NAME, WHITEOUT_PREFIX
 from pipeline.oci.passing import NotHeld, Passing
-from pipeline.oci.tarstream import TarFault, members
+from pipeline.oci.source import CUT, TarFault
+from pipeline.oci.tarstream import members
 from pipeline.oci.texts import MAX_TEXT, Keep, Texts
 
 CHUNK = 1024 * 1024
@@ -268,7 +269,7 @@ def _hash(tar: Ahead, size: int, keep: Keep | None) -> tuple[str, str]:
     while left:
         piece = tar.take(left)
         if not piece:
-            raise TarFault("it ends inside an entry")
+            raise TarFault(CUT)
         digest.update(piece)
         if passing is not None:
             passing.add(piece)

@@ -9,8 +9,11 @@ _COPY = 1024 * 1024
 _JUMP = 512  # bytes above which a seek is cheaper than a read
 
 
-class Cut(ValueError):
-    """The bytes end before what was asked for."""
+class TarFault(ValueError):
+    """The archive is damaged, or is made to mislead; says how."""
+
+
+CUT = "it ends inside an entry"
 
 
 class Source:
@@ -40,17 +43,17 @@ class Source:
         return data
 
     def exactly(self, size: int) -> bytes:
-        """Return so many bytes. Raises Cut when there are fewer."""
+        """Return so many bytes. Raises TarFault when there are fewer."""
         data = self.upto(size)
         if len(data) != size:
-            raise Cut
+            raise TarFault(CUT)
         return data
 
     def skip(self, size: int) -> None:
-        """Pass over so many bytes. Raises Cut when there are fewer."""
+        """Pass over so many bytes. Raises TarFault when there are fewer."""
         if self._end and size > _JUMP:
             if self._file.tell() + size > self._end:
-                raise Cut
+                raise TarFault(CUT)
             self._file.seek(size, os.SEEK_CUR)
             self.position += size
             return

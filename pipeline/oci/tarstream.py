@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import BinaryIO, NamedTuple, cast
 
-from pipeline.oci.source import Cut, Source
+from pipeline.oci.source import Source, TarFault
+
+__all__ = ["Member", "TarFault", "members", "read_tar"]
 
 BLOCK = 512
 FILE, HARDLINK, SYMLINK, DIRECTORY = b"0", b"1", b"2", b"5"
@@ -33,10 +35,6 @@ MAX_ENTRIES = 1_000_000
 # name; mode, uid and gid; size; mtime; checksum; type; link; magic; what is not looked at; prefix
 _HEADER = struct.Struct("100s24s12s12s8sc100s6s82s155s12x")
 _BLANK = 8 * 0x20  # what the checksum's own field counts for
-
-
-class TarFault(ValueError):
-    """The archive is damaged, or is made to mislead; says how."""
 
 
 class Member(NamedTuple):
@@ -68,10 +66,7 @@ class _Stream(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         size = self.left if size < 0 else min(size, self.left)
-        try:
-            data = self._tar.exactly(size)
-        except Cut:
-            raise _cut() from None
+        data = self._tar.exactly(size)
         self.left -= len(data)
         return data
 
@@ -148,17 +143,6 @@ def members(source: Source) -> Iterator[Member]:
     After the last entry, the end of the archive has been read and what follows it not. Raises
     TarFault.
     """
-    try:
-        yield from _members(source)
-    except Cut:
-        raise _cut() from None
-
-
-def _cut() -> TarFault:
-    return TarFault("it ends inside an entry")
-
-
-def _members(source: Source) -> Iterator[Member]:
     extended = _Extended()
     entries = 0
     while header := source.upto(BLOCK):

@@ -5,6 +5,7 @@ Outputs are directories below `<cache>/steps/<key>`. One appears by a rename, wh
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import os
@@ -29,6 +30,8 @@ from pipeline.trust import Trust
 
 # Each version of the program, and each edit of a patch, leaves outputs behind.
 _UNUSED_SECONDS = 14 * 24 * 3600
+# What runs when a patch was edited: what processes that are started ahead load first.
+_OF_STAGES = ("stage", "audit", "stage-layer")
 
 
 class _Run(Course):
@@ -68,6 +71,14 @@ class LocalEngine:
         self._steps = cache / "steps"
         self._trust = Trust(cache)
         self._jobs = jobs
+        self._ahead: Workers | None = None
+
+    def start_ahead(self) -> None:
+        """Start the processes now, where steps will be run soon: they need a while to be ready."""
+        if self._ahead is None:
+            self._ahead = Workers(self._jobs, _OF_STAGES)
+            # Whatever comes between: nothing else would end them.
+            atexit.register(self._ahead.end)
 
     def run(
         self, plan: Plan, file: Callable[[str], Path], listener: Listener, bring: Bring = nothing
@@ -160,6 +171,10 @@ class LocalEngine:
     def _workers(self, run: _Run) -> Workers:
         left = run.schedule.unfinished()
         self._steps.mkdir(parents=True, exist_ok=True)
+        if self._ahead is not None:
+            workers, self._ahead = self._ahead, None
+            atexit.unregister(workers.end)
+            return workers
         programs = dict.fromkeys(step.program for step in left)
         return Workers(min(self._jobs, len(left)), list(programs))
 

@@ -311,13 +311,17 @@ def test_several_files_make_one_patch() -> None:
         (3, "Edits of 3 files"),
     ]:
         some = dict(list(files.items())[:count])
-        unchanged = {"pkg/same.py": (OLD, OLD)} if count == 3 else {}
-        patch = capture("p", Requirement("pkg==1.*"), some | unchanged, "3.11").patch
+        patch = capture("p", Requirement("pkg==1.*"), some, "3.11").patch
         found = patch.variants[0].edits
         assert [(edit.id, edit.file) for edit in found] == [
             (f"p.{number}", name) for number, name in enumerate(sorted(some), 1)
         ]
-        assert patch.title == (title if not unchanged else "Edits of 4 files")
+        assert patch.title == title
+    # A file that is the same takes no part.
+    patch = capture(
+        "p", Requirement("pkg==1.*"), {**files, "pkg/same.py": (OLD, OLD)}, "3.11"
+    ).patch
+    assert [edit.file for edit in patch.variants[0].edits] == sorted(files)
 
 
 def failing(

@@ -65,9 +65,10 @@ def test_lines_and_spans() -> None:
 
 @pytest.mark.parametrize("bom", [b"", codecs.BOM_UTF8])
 def test_a_byte_order_mark_moves_no_brace(bom: bytes) -> None:
-    data = bom + b"// {\nvoid f() {\n  g();\n}\n"
-    scope = find_scope("a.cuh", data, "f")
-    assert data[scope.start : scope.end] == b"void f() {\n  g();\n}\n"
+    for text in (b"void f() {\n  g();\n}\n", b"void f(S s={}){\n}\n"):
+        data = bom + b"// {\n" + text
+        scope = find_scope("a.cuh", data, "f")
+        assert data[scope.start : scope.end] == text
 
 
 def test_the_line_of_a_branch_and_of_a_syntax_error() -> None:

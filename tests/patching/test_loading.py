@@ -230,7 +230,11 @@ def test_no_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('for = "vllm==0.30.*"', 'for = "vllm=0.30"', "'vllm=0.30' is no requirement (PEP 508): "),
+        (
+            'for = "vllm==0.30.*"',
+            'for = "vllm=0.30"',
+            "'vllm=0.30' is no requirement (PEP 508): Exp",
+        ),
         ('find = "x = 1"', "find = 1", "must be a string, not an integer"),
         ('find = "x = 1"', "find = 1.5", "must be a string, not a float"),
         ('find = "x = 1"', "find = true", "must be a string, not a boolean"),

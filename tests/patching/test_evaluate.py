@@ -380,3 +380,10 @@ def test_three_places_are_enough(content: bytes, said: str) -> None:
     (result,) = ask(files, patch(edit("y = 3", "y = 4", file="pkg/old/gone.py"))).failures
     assert result.outcome is Outcome.TARGET_MISSING
     assert list(result.hints) == [f"pkg/{n}/deep/gone.py {said}" for n in range(3)]
+
+
+def test_a_sound_file_hides_no_broken_one() -> None:
+    files = {"a.py": BODY, "b.py": BODY}
+    sound, broken = edit("x = 1", "x = 2", "f"), edit("x = 1", "x = = 1", "g", file="b.py")
+    (result,) = ask(files, patch(sound, broken)).failures
+    assert (result.file, result.outcome) == ("b.py", Outcome.WOULD_NOT_PARSE)

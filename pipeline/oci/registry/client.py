@@ -94,9 +94,18 @@ class Repository:
                             if answer.status_code == 401:
                                 self._authority.learn(answer)
                     except OutsideTrouble:
-                        scheme = "https"
+                        scheme = "https" if self._speaks_tls(host) else "http"
                 self._base = f"{scheme}://{host}/v2/{self.reference.repository}/"
             return self._base
+
+    def _speaks_tls(self, host: str) -> bool:
+        """Whether a server that did not answer without TLS is one with TLS, not a slow one."""
+        try:
+            with self.wire.request("GET", f"https://{host}/v2/", tries=1):
+                return True
+        except OutsideTrouble as error:
+            # What OpenSSL says of an answer that is no TLS.
+            return "wrong version number" not in error.message.lower().replace("_", " ")
 
     def fail(self, answer: requests.Response, what: str) -> OutsideTrouble:
         """Return the error for an answer that says no; closes it."""

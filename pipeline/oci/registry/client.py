@@ -87,19 +87,25 @@ class Repository:
             if not self._base:
                 host, scheme = self.reference.api_host, "https"
                 if self.reference.is_loopback:
-                    try:
-                        with self.wire.request("GET", f"http://{host}/v2/", tries=1) as answer:
-                            # What a server that wants TLS says, if anything.
-                            scheme = "https" if answer.status_code == 400 else "http"
-                            if answer.status_code == 401:
-                                self._authority.learn(answer)
-                    except OutsideTrouble:
-                        scheme = "https" if self._speaks_tls(host) else "http"
+                    status = self._probe(f"http://{host}/v2/")
+                    # A server that wants TLS says 400, if anything; one that is slow says nothing.
+                    plain = status != 400 if status else not self._speaks_tls(host)
+                    scheme = "http" if plain else "https"
                 self._base = f"{scheme}://{host}/v2/{self.reference.repository}/"
             return self._base
 
+    def _probe(self, url: str) -> int:
+        """Return the status of an answer, 0 when there is none that means anything."""
+        try:
+            with self.wire.request("GET", url, tries=1) as answer:
+                if answer.status_code == 401:
+                    self._authority.learn(answer)
+                return answer.status_code
+        except OutsideTrouble:
+            return 0
+
     def _speaks_tls(self, host: str) -> bool:
-        """Whether a server that did not answer without TLS is one with TLS, not a slow one."""
+        """Whether a server of this machine speaks TLS, as far as it says anything at all."""
         try:
             with self.wire.request("GET", f"https://{host}/v2/", tries=1):
                 return True

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pipeline.engines.keys import step_key
 from pipeline.engines.schedule import Bring, Course, Listener, nothing
-from pipeline.engines.work import SEAL, Job, Wanted, remove
+from pipeline.engines.work import SEAL, Found, Hands, Job, Wanted, remove
 from pipeline.engines.workers import Workers
 from pipeline.errors import OutsideTrouble
 from pipeline.failures import Failure
@@ -31,7 +31,7 @@ from pipeline.trust import Trust
 _UNUSED_SECONDS = 14 * 24 * 3600
 
 
-class _Run(Course):
+class Run(Course):
     """The state of one run: what may start, each step with the place of its output; and what is
     done, and whether it was cached, that the listener has not been told."""
 
@@ -46,7 +46,7 @@ class _Run(Course):
         self.schedule.outputs[step.id] = output
         self.news.append((step, output, cached))
 
-    def next_for(self, workers: Workers) -> tuple[Step, Path] | None:
+    def next_for(self, workers: Hands) -> tuple[Step, Path] | None:
         """Take the most urgent step that a free process should do."""
         for number, (step, _) in enumerate(self.queue):
             if workers.takes(step):
@@ -79,7 +79,7 @@ class LocalEngine:
         A step that finds that it must read a file that is not here is run again once `bring` has
         brought it.
         """
-        run = _Run(plan)
+        run = Run(plan)
         with contextlib.ExitStack() as stack:
             self._run(run, listener, file, bring, stack)
         if run.error:
@@ -90,20 +90,20 @@ class LocalEngine:
 
     def _run(
         self,
-        run: _Run,
+        run: Run,
         listener: Listener,
         file: Callable[[str], Path],
         bring: Bring,
         stack: contextlib.ExitStack,
     ) -> None:
-        workers: Workers | None = None
+        workers: Hands | None = None
         space = Path()
         while True:
             self._take_cached(run)
             if run.queue and workers is None:
                 check_space(run.schedule.unfinished(), self._cache)
                 space = stack.enter_context(workspace(self._cache))
-                workers = self._workers(run)
+                workers = self._workers(run, file)
                 stack.callback(workers.end)
             while workers is not None and (item := run.next_for(workers)):
                 step, place = item
@@ -130,12 +130,13 @@ class LocalEngine:
                 if isinstance(outcome, Failure):
                     run.fail(step, outcome.raised())
                     continue
-                output = StepOutput(place, outcome)
+                found = isinstance(outcome, Found)
+                output = StepOutput(place, outcome.data if isinstance(outcome, Found) else outcome)
                 for name, (sha256, _) in output.files.items():
                     self._trust.record(place / name, sha256)
-                run.done(step, output, cached=False)
+                run.done(step, output, cached=found)
 
-    def _prepare(self, run: _Run, workers: Workers, file: Callable[[str], Path]) -> None:
+    def _prepare(self, run: Run, workers: Hands, file: Callable[[str], Path]) -> None:
         """Let a process that has nothing to do read ahead, once for each program that can."""
         for step in run.schedule.waiting():
             if step.program in PREPARED and not workers.knows(step.program):
@@ -144,7 +145,7 @@ class LocalEngine:
                 workers.give(step, self._job(step, inputs, file))
                 return
 
-    def _take_cached(self, run: _Run) -> None:
+    def _take_cached(self, run: Run) -> None:
         """Queue what must run. What is cached is done here, and frees what stands on it."""
         while fresh := run.schedule.ready():
             for step in fresh:
@@ -157,7 +158,11 @@ class LocalEngine:
         run.queue = [item for item in run.queue if not run.error or run.precedes(item[0])]
         run.queue.sort(key=lambda item: run.schedule.rank(item[0]))
 
-    def _workers(self, run: _Run) -> Workers:
+    def _workers(self, run: Run, file: Callable[[str], Path]) -> Hands:
+        """Return what does the steps of a run that must run."""
+        return self._processes(run)
+
+    def _processes(self, run: Run) -> Workers:
         left = run.schedule.unfinished()
         self._steps.mkdir(parents=True, exist_ok=True)
         programs = dict.fromkeys(step.program for step in left)

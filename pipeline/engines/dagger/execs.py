@@ -20,7 +20,8 @@ from pipeline.engines.dagger.known import KnownDirectory, KnownFile
 from pipeline.engines.keys import imported
 from pipeline.graph import FileInput, Step
 from pipeline.oci.image import canonical
-from pipeline.steps.contained import FILES, OUT, RUN, STEPS, kept
+from pipeline.steps.contained import FILES, OUT, PACK, RUN, STEPS, kept, write_pack
+from pipeline.steps.layers import BLOB
 from pipeline.steps.program import PROGRAMS, StepOutput
 from pipeline.transfer.workspace import workspace
 
@@ -45,7 +46,7 @@ class Execs:
         self._programs: dict[str, asyncio.Task[KnownDirectory]] = {}
         self._together: frozenset[str] = frozenset()  # of which files it holds
         self._large: asyncio.Task[KnownDirectory] | None = None
-        self._files: dict[str, Mapping[str, KnownFile]] = {}  # result's digest -> its files
+        self._files: dict[str, dict[str, KnownFile]] = {}  # result's digest -> its files
         self._trees: dict[tuple[str, ...], KnownDirectory] = {}  # results' digests -> all of theirs
 
     async def prepare(self, toolbox: Callable[[str], Path], steps: Sequence[Step]) -> None:
@@ -75,8 +76,13 @@ class Execs:
         """Let go of what is still on its way."""
         await settle([*self._programs.values(), *([self._large] if self._large else [])])
 
-    async def container(self, step: Step, inputs: Sequence[StepOutput]) -> dagger.Container:
-        """Return the container of a step, ready to be run by `execute`."""
+    async def container(
+        self, step: Step, inputs: Sequence[StepOutput], space: Path
+    ) -> dagger.Container:
+        """Return the container of a step, ready to be run by `execute`.
+
+        `space` is a directory for what has to be sent.
+        """
         container = (
             self._box.with_mounted_directory(_APP, await self._programs[step.program])
             .with_mounted_directory(OUT, self._client.directory())
@@ -85,7 +91,7 @@ class Execs:
         if step.files:
             container = container.with_mounted_directory(FILES, await self._locked(step))
         if inputs:
-            container = container.with_mounted_directory(STEPS, await self._read(inputs))
+            container = container.with_mounted_directory(STEPS, await self._read(inputs, space))
         return container
 
     async def execute(
@@ -101,7 +107,7 @@ class Execs:
         done = await container.with_exec(command, stdin=canonical(job).decode("utf-8")).sync()
         return done, await done.stdout()
 
-    async def keep(self, done: dagger.Container, output: StepOutput) -> Mapping[str, KnownFile]:
+    async def keep(self, done: dagger.Container, output: StepOutput) -> dict[str, KnownFile]:
         """Name the files of an output by content, for the steps after it."""
         names = kept(output.files)
         ids = await asyncio.gather(*(done.directory(OUT).file(name).id() for name in names))
@@ -123,8 +129,8 @@ class Execs:
         )
         return await self._known(compiled.directory(_APP))
 
-    async def _read(self, inputs: Sequence[StepOutput]) -> KnownDirectory:
-        """Return one directory with the outputs that a step reads.
+    async def _read(self, inputs: Sequence[StepOutput], space: Path) -> KnownDirectory:
+        """Return one directory with the outputs that a step reads; what lies here only is sent.
 
         Most steps read the same layers and then some, so it is built upon the longest that is
         there.
@@ -132,12 +138,22 @@ class Execs:
         wanted = tuple(output.digest for output in inputs)
         below = max((k for k in self._trees if k == wanted[: len(k)]), key=len, default=())
         if below != wanted:
+            files = {
+                output.digest: self._files.get(output.digest) or self._packed(output, space)
+                for output in inputs
+            }
             tree: dagger.Directory = self._trees.get(below) or self._client.directory()
             for digest in wanted[len(below) :]:
-                for name, file in self._files[digest].items():
+                for name, file in files[digest].items():
                     tree = tree.with_file(f"{digest.removeprefix('sha256:')}/{name}", file)
             self._trees[wanted] = await self._known(tree)
         return self._trees[wanted]
+
+    def _packed(self, output: StepOutput, space: Path) -> Mapping[str, dagger.File]:
+        host, pack = self._client.host(), space / f"{output.digest.removeprefix('sha256:')}.tar"
+        write_pack(output, pack)
+        places = {PACK: pack, BLOB: output.directory / BLOB}
+        return {name: host.file(str(places[name].absolute())) for name in kept(output.files)}
 
     async def _locked(self, step: Step) -> dagger.Directory:
         """Return one directory with the locked files of a step, each named by its sha256.

@@ -12,8 +12,8 @@ from pathlib import Path
 from pipeline.building import Assembly, Built, build
 from pipeline.chain import BASES
 from pipeline.engines.choice import ENGINES, Settings, choose
-from pipeline.engines.local import LocalEngine
 from pipeline.engines.schedule import Engine, nothing
+from pipeline.engines.unused import prune
 from pipeline.errors import UsageError
 from pipeline.graph import Plan
 from pipeline.lock.model import Base
@@ -119,7 +119,7 @@ def run(args: argparse.Namespace) -> int:
                 print(
                     f"no longer in {args.out}, not part of this build: {dropped}", file=sys.stderr
                 )
-    LocalEngine(house.cache, args.jobs).prune()
+    prune(house.cache)
     if not args.quiet:
         if image:
             _left_out(image, BlobStore(house.cache), args)

@@ -9,7 +9,6 @@ import contextlib
 import itertools
 import os
 import tempfile
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from pipeline.engines.keys import step_key
 from pipeline.engines.schedule import Bring, Course, Listener, nothing
+from pipeline.engines.unused import STEPS
 from pipeline.engines.work import SEAL, Found, Hands, Job, Wanted, remove
 from pipeline.engines.workers import Workers
 from pipeline.errors import OutsideTrouble
@@ -24,11 +24,8 @@ from pipeline.failures import Failure
 from pipeline.graph import Plan, Step
 from pipeline.space import check_space
 from pipeline.steps.program import PREPARED, RESULT, StepOutput
-from pipeline.transfer.workspace import sweep, workspace
+from pipeline.transfer.workspace import workspace
 from pipeline.trust import Trust
-
-# Each version of the program, and each edit of a patch, leaves outputs behind.
-_UNUSED_SECONDS = 14 * 24 * 3600
 
 
 class Run(Course):
@@ -65,7 +62,7 @@ class LocalEngine:
 
     def __init__(self, cache: Path, jobs: int):
         self._cache = cache
-        self._steps = cache / "steps"
+        self._steps = cache / STEPS
         self._trust = Trust(cache)
         self._jobs = jobs
 
@@ -167,15 +164,6 @@ class LocalEngine:
         self._steps.mkdir(parents=True, exist_ok=True)
         programs = dict.fromkeys(step.program for step in left)
         return Workers(min(self._jobs, len(left)), list(programs))
-
-    def prune(self) -> None:
-        """Remove outputs that no run has used for a while; a run that wants one makes it again."""
-        sweep(self._cache)
-        limit = time.time() - _UNUSED_SECONDS
-        for place in self._steps.iterdir() if self._steps.is_dir() else ():
-            with contextlib.suppress(OSError):  # another run may be at it, or the cache read-only
-                if (place / RESULT).stat().st_mtime < limit:
-                    remove(place)
 
     def _job(self, step: Step, inputs: Sequence[StepOutput], file: Callable[[str], Path]) -> Job:
         return Job(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -33,6 +34,16 @@ class Setting:
     ) -> subprocess.CompletedProcess[str]:
         session = {PORT: str(self.port), TOKEN_VARIABLE: TOKEN}
         return build(self.line, *args, env={**session, **(env or {})})
+
+    def forget_steps(self) -> None:
+        """Let this client hold no output of a step any more."""
+        shutil.rmtree(self.line.cache / "steps")
+
+    def layers(self) -> list[Path]:
+        """The layers in the layout, by name."""
+        blobs = self.line.root / "dist" / "blobs" / "sha256"
+        magic = b"\x28\xb5\x2f\xfd"  # RFC 8878, 3.1.1
+        return sorted(path for path in blobs.iterdir() if path.read_bytes()[:4] == magic)
 
     def steps(self) -> int:
         """How many steps ran."""
@@ -68,6 +79,11 @@ def setting(standin: StandIn, tmp_path: Path) -> Iterator[Setting]:
     assert not standin.refused
 
 
+def ran(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The steps that no cache answered."""
+    return re.findall(r"^\[\d+/\d+\] (\S+)", done.stderr, re.MULTILINE)
+
+
 def change_v1(line: Line, factor: int) -> None:
     """Edit v1 to what no other test has."""
     for name in ("patches/scale.toml", "stages/v01-model.toml"):
@@ -95,14 +111,30 @@ def test_both_engines_give_the_same_lines(setting: Setting) -> None:
     assert blobs[0] == blobs[1]
 
 
-def test_a_second_build_runs_nothing_and_brings_no_layer_again(setting: Setting) -> None:
+def test_a_second_build_asks_the_engine_nothing_on_either_engine(setting: Setting) -> None:
     first = setting.build()
-    ran, exported = list(setting.standin.ran), list(setting.standin.exported)
-    assert len(exported) == len(set(exported)) == 6  # the layers of base, v1, v3 and v4
+    assert setting.standin.requests
+    setting.standin.forget()
+    for engine in ("dagger", "local"):
+        second = setting.build("--engine", engine)
+        assert second.stdout == first.stdout
+        assert "14 of 14 steps from the cache" in second.stderr
+    assert setting.standin.requests == 0
+
+
+def test_a_client_that_holds_nothing_runs_nothing_again(setting: Setting) -> None:
+    first = setting.build()
+    exported = list(setting.standin.exported)
+    # 14 steps, and the layers of base, v1, v3 and v4
+    assert len(exported) == len(set(exported)) == 14 + 6
+    setting.forget_steps()
+    shutil.rmtree(setting.line.root / "dist")
+    setting.standin.forget()
     second = setting.build()
     assert second.stdout == first.stdout
-    assert setting.standin.ran == ran and setting.standin.exported == exported
+    assert setting.standin.ran == []
     assert "14 of 14 steps from the cache" in second.stderr
+    assert sorted(setting.standin.exported) == sorted(exported)
 
 
 def test_only_the_layer_that_lacks_is_brought_and_a_damaged_one_is_not_kept(
@@ -110,25 +142,47 @@ def test_only_the_layer_that_lacks_is_brought_and_a_damaged_one_is_not_kept(
 ) -> None:
     setting.build()
     blobs = setting.line.root / "dist" / "blobs" / "sha256"
-    gone, damaged = setting.standin.exported[:2]
+    gone, damaged = (path.name for path in setting.layers()[:2])
     (blobs / gone).unlink()
     (blobs / damaged).unlink()
     (blobs / damaged).write_bytes(b"damaged")
-    setting.standin.exported.clear()
+    setting.forget_steps()
+    setting.standin.forget()
     assert setting.build().returncode == 0
-    assert sorted(setting.standin.exported) == sorted([gone, damaged])
+    layers = {path.name for path in setting.layers()}
+    assert sorted(layers.intersection(setting.standin.exported)) == sorted([gone, damaged])
 
 
 def test_an_edit_in_v1_makes_no_layer_again_whose_bytes_stay(setting: Setting) -> None:
     setting.build()
-    before = setting.steps()
+    setting.standin.forget()
     change_v1(setting.line, 5)
     done = setting.build()
-    # plan, layer and audit of v1; plan and audit of v3 and of v4, whose layers are as they were
-    assert setting.steps() - before == 7
+    # plan, layer and audit of v1; plan and audit of v3 and of v4, whose layers are as they were.
+    # They have no weight and read what lies here: nothing is asked of the engine.
+    assert setting.standin.requests == 0
     assert "7 of 14 steps from the cache" in done.stderr
+    setting.forget_steps()
+    again = setting.build()  # a client that has nothing
+    assert setting.steps() == 7
+    assert "7 of 14 steps from the cache" in again.stderr
     local = build(setting.line, "--engine", "local", "--out", "local", env={})
-    assert done.stdout == local.stdout
+    assert done.stdout == again.stdout == local.stdout
+
+
+def test_a_step_with_weight_gets_from_here_what_was_made_here(setting: Setting) -> None:
+    setting.build()
+    setting.standin.forget()
+    setting.line.edit("stages/v03-flashinfer.toml", "FlashInfer 0.6.18", "FlashInfer at 18")
+    done = setting.build()
+    # v3/plan is made here, its layer of a wheel there, and nothing that reads both
+    assert setting.steps() == 1
+    local = build(setting.line, "--engine", "local", "--out", "local", env={})
+    assert done.stdout == local.stdout != ""
+    setting.forget_steps()
+    setting.standin.forget()
+    again = setting.build()  # the plan is new to the engine, and gives what the layer was made of
+    assert "v3/plan" in ran(again) and "v3/layer" not in ran(again)
 
 
 def test_a_step_sees_the_modules_that_it_imports_and_no_others(setting: Setting) -> None:
@@ -208,6 +262,7 @@ def test_a_cli_that_gives_no_session(
     listening = _listener(socket)
     env = {HOST: f"unix://{socket}", CLI: str(cli)}
     setting.build()
+    setting.forget_steps()
     before = (setting.line.root / "dist" / "index.json").read_bytes()
     done = build(setting.line, "--engine", "dagger", env=env)
     listening.close()

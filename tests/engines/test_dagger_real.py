@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -26,7 +25,7 @@ from tests.engines.realengine import RealEngine, missing, started
 from tests.engines.recorder import relay
 from tests.engines.shapes import ACCEPTED
 from tests.engines.standin import SCHEMA
-from tests.engines.test_dagger import change_v1, refused
+from tests.engines.test_dagger import change_v1, ran, refused
 from tests.line import Line, make_line
 
 ROOT = Path(__file__).parents[2]
@@ -104,11 +103,6 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealEngine]:
 @pytest.fixture
 def client(tmp_path: Path, engine: RealEngine) -> Client:
     return new_client(tmp_path, engine)
-
-
-def ran(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """The steps that were not answered by a cache."""
-    return re.findall(r"^\[\d+/\d+\] (\S+)", done.stderr, re.MULTILINE)
 
 
 def test_equal_lines_cold_warm_after_a_restart_and_for_a_new_client(

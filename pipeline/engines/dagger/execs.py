@@ -18,6 +18,7 @@ from dagger import Client
 
 from pipeline.engines.dagger.known import KnownDirectory, KnownFile
 from pipeline.engines.keys import imported
+from pipeline.engines.unused import MODULES, use
 from pipeline.graph import FileInput, Step
 from pipeline.oci.image import canonical
 from pipeline.steps.contained import FILES, OUT, PACK, RUN, STEPS, kept, write_pack
@@ -200,7 +201,7 @@ def plain_modules(cache: Path) -> Path:
         for path in sorted(_PACKAGE.rglob("*.py"))
     }
     sums = [[name, hashlib.sha256(data).hexdigest()] for name, data in sources.items()]
-    place = cache / "modules" / hashlib.sha256(canonical(sums)).hexdigest()
+    place = cache / MODULES / hashlib.sha256(canonical(sums)).hexdigest()
     if not place.is_dir():
         with workspace(cache) as space:
             for name, data in sources.items():
@@ -213,6 +214,7 @@ def plain_modules(cache: Path) -> Path:
             place.parent.mkdir(exist_ok=True)
             with contextlib.suppress(OSError):  # another build was faster
                 (space / "new").rename(place)
+    use(place)
     return place
 
 

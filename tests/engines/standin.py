@@ -241,9 +241,6 @@ class Root:
     def loadDirectoryFromID(self, info: Any, id: str) -> Any:
         return self._session.load(id)
 
-    def loadFileFromID(self, info: Any, id: str) -> Any:
-        return self._session.load(id)
-
 
 def _field(parent: Any, info: Any, /, **arguments: Any) -> Any:
     return getattr(parent, info.field_name)(info, **arguments)

@@ -1,11 +1,11 @@
 """The engine `dagger`: the same steps in containers of a Dagger engine, local or remote.
 
 The only package that imports dagger. It is the local engine, with the same cache and the same keys,
-and other hands (see `crew`): what is in the cache here is asked of nobody, and what must run is an
-exec on the engine, in the toolbox. What such an exec depends on, and so the key under which the
-engine keeps it, is exactly what the step reads: the toolbox, the modules of its program, its
-parameters, its locked files and the files of the steps before it, all by content. So the engine's
-own cache answers who has none, in later sessions and after a restart.
+and other hands (see `crew`): what is in the cache here is asked of nobody, and a step with weight
+that must run is an exec on the engine, in the toolbox. What such an exec depends on, and so the key
+under which the engine keeps it, is exactly what the step reads: the toolbox, the modules of its
+program, its parameters, its locked files and the files of the steps before it, all by content. So
+the engine's own cache answers who has none, in later sessions and after a restart.
 """
 
 from __future__ import annotations

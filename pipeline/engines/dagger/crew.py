@@ -1,10 +1,10 @@
 """Who does a step of a build on a Dagger engine: the engine, or a process of this machine.
 
-The engine does what has weight, and whatever reads only what it has made in this session: all of a
-build from nothing. What is left is a step that costs next to nothing and reads what lies here, such
-as the plans and audits after an edit. It is done here: an empty exec costs an engine more than such
-a step does (0.15 to 0.28 s against 0.1 to 0.4, and the files of 30 layers would have to be there).
-Both give the same bytes, so this is for speed only.
+The engine does what has weight: what reads wheels, packages or layers by the megabyte, and writes
+layers of them. What has none, such as plans and audits, costs next to nothing but for what it
+reads, and all of that lies here. An empty exec costs an engine more than such a step does (0.15 to
+0.28 s against 0.05 to 0.4), and in a container it would read the indexes of 30 layers anew, which a
+process that did the step before still holds. Both give the same bytes: this is for speed only.
 """
 
 from __future__ import annotations
@@ -15,18 +15,24 @@ import queue
 from collections.abc import Callable, Sequence
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from pipeline.engines.dagger.run import Remote
 from pipeline.engines.reach import find_engine
 from pipeline.engines.session import open_session
-from pipeline.engines.work import Found, Job, Outcome
+from pipeline.engines.work import Job, Outcome
 from pipeline.engines.workers import Workers
 from pipeline.graph import Step
 
+if TYPE_CHECKING:
+    from pipeline.engines.dagger.run import Remote
+
 
 class Crew:
-    """The engine's `jobs` lanes, and processes of this machine, once a step wants them."""
+    """The engine, at `jobs` steps at a time, and processes of this machine.
+
+    The engine is asked for a session by the first step for it, the processes start with the first
+    for them: neither is there for a build with nothing to do.
+    """
 
     def __init__(
         self,
@@ -40,7 +46,7 @@ class Crew:
         log: TextIO | None,
         processes: Callable[[], Workers],
     ):
-        self._steps = steps
+        self._steps = [step for step in steps if _goes(step)]
         self._file = file
         self._cache = cache
         self._jobs = jobs
@@ -52,7 +58,6 @@ class Crew:
         self._remote: Remote | None = None
         self._stack = contextlib.ExitStack()
         self._away: set[str] = set()  # steps that the engine is at
-        self._there: set[str] = set()  # steps that it did, or had
         self._news: queue.SimpleQueue[tuple[Step, Outcome] | BaseException] = queue.SimpleQueue()
         self._ear, self._mouth = Pipe(duplex=False)
 
@@ -62,9 +67,9 @@ class Crew:
         return self._here.free if self._here else 0
 
     def takes(self, step: Step) -> bool:
-        """Whether a step that is given now begins at once."""
-        if self._goes(step):
-            return len(self._away) < self._jobs
+        """Whether a step that is given now begins at once, or as soon as one has run there."""
+        if _goes(step):
+            return len(self._away) < 2 * self._jobs  # while one's layer travels, another one runs
         return self._here is None or self._here.takes(step)
 
     def knows(self, program: str) -> bool:
@@ -73,7 +78,7 @@ class Crew:
 
     def give(self, step: Step, job: Job) -> None:
         """Begin a step, or prepare it here. Raises NoEngine when no engine takes us in."""
-        if job.out and self._goes(step):
+        if job.out and _goes(step):
             if self._remote is None:
                 self._remote = self._connect()
             self._away.add(step.id)
@@ -86,21 +91,18 @@ class Crew:
 
     def wait(self) -> Sequence[tuple[Step, Outcome]]:
         """Wait until something ends. Raises OutsideTrouble when the engine is gone."""
+        done: list[tuple[Step, Outcome]] = []
         if self._here is not None:
-            done = list(self._here.wait(self._ear))
+            done += self._here.wait(self._ear)
         else:
-            done = []
             self._ear.poll(None)
         while self._ear.poll():
             self._ear.recv_bytes()
             news = self._news.get()
             if isinstance(news, BaseException):
                 raise news
-            step, outcome = news
-            self._away.discard(step.id)
-            if isinstance(outcome, (bytes, Found)):
-                self._there.add(step.id)
-            done.append((step, outcome))
+            self._away.discard(news[0].id)
+            done.append(news)
         return done
 
     def end(self) -> None:
@@ -109,16 +111,17 @@ class Crew:
         self._ear.close()
         self._mouth.close()
 
-    def _goes(self, step: Step) -> bool:
-        return bool(step.weight) or self._there.issuperset(step.after)
-
     def _connect(self) -> Remote:
         session = self._stack.enter_context(open_session(find_engine(os.environ), self._log))
+        # The library's imports take longer than a build with nothing to do.
+        from pipeline.engines.dagger.run import Remote
+
         remote = Remote(
             self._steps,
             self._file,
             session,
             self._tell,
+            jobs=self._jobs,
             cache=self._cache,
             toolbox=self._toolbox,
             held=self._held,
@@ -131,3 +134,8 @@ class Crew:
         self._news.put(news)
         with contextlib.suppress(OSError):  # nobody waits any more
             self._mouth.send_bytes(b"1")
+
+
+def _goes(step: Step) -> bool:
+    """Whether a step goes to the engine."""
+    return step.weight > 0

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import dagger
 from dagger import Client
 
-from pipeline.engines.dagger.known import KnownDirectory, KnownFile
+from pipeline.engines.dagger.known import KnownDirectory
 from pipeline.engines.keys import imported
 from pipeline.engines.unused import MODULES, use
 from pipeline.graph import FileInput, Step
@@ -47,8 +47,6 @@ class Execs:
         self._programs: dict[str, asyncio.Task[KnownDirectory]] = {}
         self._together: frozenset[str] = frozenset()  # of which files it holds
         self._large: asyncio.Task[KnownDirectory] | None = None
-        self._files: dict[str, dict[str, KnownFile]] = {}  # result's digest -> its files
-        self._trees: dict[tuple[str, ...], KnownDirectory] = {}  # results' digests -> all of theirs
 
     async def prepare(self, toolbox: Callable[[str], Path], steps: Sequence[Step]) -> None:
         """Bring the toolbox, the programs and the large files of these steps onto the engine.
@@ -92,7 +90,7 @@ class Execs:
         if step.files:
             container = container.with_mounted_directory(FILES, await self._locked(step))
         if inputs:
-            container = container.with_mounted_directory(STEPS, await self._read(inputs, space))
+            container = container.with_mounted_directory(STEPS, self._read(inputs, space))
         return container
 
     async def execute(
@@ -108,14 +106,6 @@ class Execs:
         done = await container.with_exec(command, stdin=canonical(job).decode("utf-8")).sync()
         return done, await done.stdout()
 
-    async def keep(self, done: dagger.Container, output: StepOutput) -> dict[str, KnownFile]:
-        """Name the files of an output by content, for the steps after it."""
-        names = kept(output.files)
-        ids = await asyncio.gather(*(done.directory(OUT).file(name).id() for name in names))
-        files = {n: KnownFile(self._client, known) for n, known in zip(names, ids, strict=True)}
-        self._files[output.digest] = files
-        return files
-
     async def _program(self, program: str) -> KnownDirectory:
         """Return the compiled modules of a program: only those that it imports are in its key."""
         modules = imported((_ENTRY, f"pipeline.steps.{PROGRAMS[program]}"))
@@ -130,31 +120,16 @@ class Execs:
         )
         return await self._known(compiled.directory(_APP))
 
-    async def _read(self, inputs: Sequence[StepOutput], space: Path) -> KnownDirectory:
-        """Return one directory with the outputs that a step reads; what lies here only is sent.
-
-        Most steps read the same layers and then some, so it is built upon the longest that is
-        there.
-        """
-        wanted = tuple(output.digest for output in inputs)
-        below = max((k for k in self._trees if k == wanted[: len(k)]), key=len, default=())
-        if below != wanted:
-            files = {
-                output.digest: self._files.get(output.digest) or self._packed(output, space)
-                for output in inputs
-            }
-            tree: dagger.Directory = self._trees.get(below) or self._client.directory()
-            for digest in wanted[len(below) :]:
-                for name, file in files[digest].items():
-                    tree = tree.with_file(f"{digest.removeprefix('sha256:')}/{name}", file)
-            self._trees[wanted] = await self._known(tree)
-        return self._trees[wanted]
-
-    def _packed(self, output: StepOutput, space: Path) -> Mapping[str, dagger.File]:
-        host, pack = self._client.host(), space / f"{output.digest.removeprefix('sha256:')}.tar"
-        write_pack(output, pack)
-        places = {PACK: pack, BLOB: output.directory / BLOB}
-        return {name: host.file(str(places[name].absolute())) for name in kept(output.files)}
+    def _read(self, inputs: Sequence[StepOutput], space: Path) -> dagger.Directory:
+        """Return one directory with the outputs that a step reads, which lie on this machine."""
+        host, tree = self._client.host(), self._client.directory()
+        for output in inputs:
+            name = output.digest.removeprefix("sha256:")
+            write_pack(output, space / name)
+            places = {PACK: space / name, BLOB: output.directory / BLOB}
+            for file in kept(output.files):
+                tree = tree.with_file(f"{name}/{file}", host.file(str(places[file].absolute())))
+        return tree
 
     async def _locked(self, step: Step) -> dagger.Directory:
         """Return one directory with the locked files of a step, each named by its sha256.

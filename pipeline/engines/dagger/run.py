@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import dagger
@@ -22,7 +22,7 @@ from pipeline.engines.work import Found, Job, Outcome, Wanted, put_in_place
 from pipeline.errors import ChainError, OutsideTrouble, system_trouble
 from pipeline.failures import Failure
 from pipeline.graph import Step
-from pipeline.steps.contained import PACK, kept, unpack
+from pipeline.steps.contained import OUT, PACK, kept, unpack
 from pipeline.steps.layers import BLOB
 from pipeline.steps.program import RESULT, StepOutput
 from pipeline.trust import Trust
@@ -35,7 +35,7 @@ Tell = Callable[[tuple[Step, Outcome] | BaseException], None]
 
 
 class Remote:
-    """Does steps on the engine of a session, as many at a time as it is given.
+    """Does steps on the engine of a session, `jobs` of them at a time.
 
     `steps` are those that may be given.
     """
@@ -47,6 +47,7 @@ class Remote:
         session: Session,
         tell: Tell,
         *,
+        jobs: int,
         cache: Path,
         toolbox: Callable[[str], Path],
         held: Callable[[str, int], Path | None],
@@ -56,6 +57,7 @@ class Remote:
         self._session = session
         self._tell = tell
         self._cache = cache
+        self._lanes = asyncio.Semaphore(jobs)  # for execs; what they made travels beside them
         self._toolbox = toolbox
         self._held = held
         self._trust = Trust(cache)
@@ -150,19 +152,20 @@ class Remote:
         space.mkdir()
         container = await execs.container(step, inputs, space)
         try:
-            done, printed = await execs.execute(container, step, inputs)
+            async with self._lanes:
+                done, printed = await execs.execute(container, step, inputs)
         except dagger.ExecError as error:
             if more := wanted(error.exit_code, error.stdout):
                 return Wanted(more)
             raise
         word, _, line = printed.partition("\n")
         output = StepOutput(Path(job.temporary), json.loads(line)["result"].encode("utf-8"))
-        await self._bring(step, output, await execs.keep(done, output), space)
+        await self._bring(step, output, done.directory(OUT), space)
         await asyncio.to_thread(put_in_place, output, Path(job.out))
         return output.data if word == self._word else Found(output.data)
 
     async def _bring(
-        self, step: Step, output: StepOutput, files: Mapping[str, dagger.File], space: Path
+        self, step: Step, output: StepOutput, made: dagger.Directory, space: Path
     ) -> None:
         """Fill the directory of an output; a layer that lies here already does not travel."""
         directory = output.directory
@@ -176,7 +179,7 @@ class Remote:
                 continue
             place = space if name == PACK else directory
             try:
-                await files[name].export(str((place / name).absolute()))
+                await made.file(name).export(str((place / name).absolute()))
             except dagger.QueryError as error:
                 if full(str(error)):  # this disk, not the engine's
                     raise OutsideTrouble(

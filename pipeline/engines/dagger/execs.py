@@ -19,7 +19,7 @@ from dagger import Client
 from pipeline.engines.dagger.known import KnownDirectory
 from pipeline.engines.keys import imported
 from pipeline.engines.unused import MODULES, use
-from pipeline.graph import FileInput, Step
+from pipeline.graph import Step
 from pipeline.oci.image import canonical
 from pipeline.steps.contained import FILES, OUT, PACK, RUN, STEPS, kept, write_pack
 from pipeline.steps.layers import BLOB
@@ -31,8 +31,6 @@ _APP, _SOURCE = "/job/app", "/job/source"
 _ENTRY = "pipeline.steps.contained"
 # Python's own libraries have no compiled form in Debian's packages, and every step starts a Python.
 _COMPILE = ("python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
-# From this size on (bytes) a copy of a file costs an engine more than a link.
-_LARGE = 16_000_000
 _LIBRARIES = ("/usr/lib/python3.11", "/usr/local/lib/python3.11/dist-packages")
 
 
@@ -45,11 +43,9 @@ class Execs:
         self._file = file
         self._run = run
         self._programs: dict[str, asyncio.Task[KnownDirectory]] = {}
-        self._together: frozenset[str] = frozenset()  # of which files it holds
-        self._large: asyncio.Task[KnownDirectory] | None = None
 
     async def prepare(self, toolbox: Callable[[str], Path], steps: Sequence[Step]) -> None:
-        """Bring the toolbox, the programs and the large files of these steps onto the engine.
+        """Bring the toolbox and the programs of these steps onto the engine.
 
         The toolbox is imported once, then found again by its content.
         """
@@ -66,14 +62,10 @@ class Execs:
         self._modules = plain_modules(self._cache)
         for program in sorted({step.program for step in steps}):
             self._programs[program] = asyncio.create_task(self._program(program))
-        large = {f.sha256 for step in steps for f in step.files if _is_large(f)}
-        self._together = frozenset(filter(self._is_here, large))
-        if self._together:
-            self._large = asyncio.create_task(self._known(self._sent(sorted(self._together))))
 
     async def end(self) -> None:
         """Let go of what is still on its way."""
-        await settle([*self._programs.values(), *([self._large] if self._large else [])])
+        await settle(list(self._programs.values()))
 
     async def container(
         self, step: Step, inputs: Sequence[StepOutput], space: Path
@@ -131,20 +123,13 @@ class Execs:
                 tree = tree.with_file(f"{name}/{file}", host.file(str(places[file].absolute())))
         return tree
 
-    async def _locked(self, step: Step) -> dagger.Directory:
-        """Return one directory with the locked files of a step, each named by its sha256.
+    async def _locked(self, step: Step) -> KnownDirectory:
+        """Send the locked files of a step, each named by its sha256.
 
-        Large ones are sent once, all together, and linked from there; of the small ones each step
-        has a copy: a link is an operation on the engine, which takes longer. Layers of a base image
-        may be missing here; a step that must read one says so.
+        Layers of a base image may be missing here; a step that must read one says so.
         """
-        here = set(filter(self._is_here, (file.sha256 for file in step.files)))
-        large = here & self._together
-        files = self._sent(sorted(here - large))
-        for sha256 in sorted(large):
-            assert self._large is not None
-            files = files.with_file(sha256, (await self._large).file(sha256))
-        return files
+        here = {file.sha256 for file in step.files if self._is_here(file.sha256)}
+        return await self._known(self._sent(sorted(here)))
 
     def _is_here(self, sha256: str) -> bool:
         return self._file(sha256).is_file()
@@ -198,10 +183,6 @@ async def settle(tasks: Sequence[asyncio.Task[object]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _is_large(file: FileInput) -> bool:
-    return (file.size or 0) >= _LARGE
 
 
 def _paths(modules: set[str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from pipeline.engines.reach import find_engine
-from pipeline.engines.session import open_session
+from pipeline.engines.session import Session, open_session
 from pipeline.engines.work import Job, Outcome
 from pipeline.engines.workers import Workers
 from pipeline.graph import Step
@@ -55,6 +55,7 @@ class Crew:
         self._log = log
         self._processes = processes
         self._here: Workers | None = None
+        self._session: Session | None = None
         self._remote: Remote | None = None
         self._stack = contextlib.ExitStack()
         self._away: set[str] = set()  # steps that the engine is at
@@ -100,6 +101,8 @@ class Crew:
             self._ear.recv_bytes()
             news = self._news.get()
             if isinstance(news, BaseException):
+                if self._session is not None:
+                    self._session.gone = True
                 raise news
             self._away.discard(news[0].id)
             done.append(news)
@@ -113,6 +116,7 @@ class Crew:
 
     def _connect(self) -> Remote:
         session = self._stack.enter_context(open_session(find_engine(os.environ), self._log))
+        self._session = session
         # The library's imports take longer than a build with nothing to do.
         from pipeline.engines.dagger.run import Remote
 

@@ -15,7 +15,7 @@ import dagger
 from dagger import Config, Retry, Timeout
 
 from pipeline.engines.dagger.execs import Execs
-from pipeline.engines.mishaps import engine_trouble, exec_trouble, full, lost, wanted
+from pipeline.engines.mishaps import Gone, engine_trouble, exec_trouble, full, lost, wanted
 from pipeline.engines.reach import answers
 from pipeline.engines.session import CONNECT_SECONDS, Session
 from pipeline.engines.work import Found, Job, Outcome, Wanted, put_in_place
@@ -143,7 +143,10 @@ class Remote:
         except ChainError as error:
             outcome = Failure.of(error)
         except (dagger.DaggerError, OSError) as error:
-            outcome = Failure.of(self._trouble(error, step.id))
+            trouble = self._trouble(error, step.id)
+            if isinstance(trouble, Gone):
+                raise trouble from error
+            outcome = Failure.of(trouble)
         self._tell((step, outcome))
 
     async def _outcome(self, execs: Execs, step: Step, job: Job) -> Outcome:

@@ -65,7 +65,8 @@ def engine_trouble(message: str, step: str = "") -> ChainError:
 
 def lost(words: str = "") -> Gone:
     """Return the error for an engine that is gone in the middle of the work."""
-    said = f": {words}" if words else ""
+    first, *_ = words.splitlines() or [""]
+    said = f": {first}" if first else ""
     return Gone(f"the connection to the Dagger engine was lost{said}", hint=_AGAIN)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.engines.mishaps import Gone, engine_trouble
+from pipeline.engines.mishaps import Gone, engine_trouble, lost
 from pipeline.engines.reach import CLI, HOST, PORT
 from pipeline.engines.reach import TOKEN as TOKEN_VARIABLE
 from tests.engines.standin import TOKEN, StandIn, serve
@@ -308,3 +308,4 @@ def test_an_engine_that_shuts_down_is_one_that_is_gone() -> None:
     error = engine_trouble("input: container.from: engine is shutting down", "base/debian")
     assert isinstance(error, Gone) and error.exit_status == 3
     assert "connection to the Dagger engine was lost: it shuts down" in str(error)
+    assert lost("502 Bad Gateway\nFor more").message.endswith("was lost: 502 Bad Gateway")

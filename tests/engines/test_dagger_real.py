@@ -180,10 +180,12 @@ def test_an_engine_that_goes_in_the_middle_and_comes_again(
         done.append(text)
         if ON_ENGINE.intersection(text.split()):
             break
+    process.send_signal(signal.SIGSTOP)  # an engine that is asked to stop ends what it is at
     client.engine.stop(how)
     began = time.monotonic()
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 3 and time.monotonic() - began < 10
+    process.send_signal(signal.SIGCONT)
+    stderr = process.stderr.read()
+    assert process.wait() == 3 and time.monotonic() - began < 10
     assert stderr.count("error: ") == 1 and "Traceback" not in stderr
     assert "connection to the Dagger engine was lost" in stderr
     client.engine.start()
@@ -228,17 +230,16 @@ def test_a_full_disk_of_the_engine(tmp_path: Path) -> None:
         refused(client.build(), 3, "the disk of the Dagger engine is full")
 
 
-@pytest.mark.parametrize("version", ["v0.18.0", "v0.20.9", "v0.19.3-dev"])
-def test_an_engine_of_another_version(tmp_path: Path, version: str) -> None:
+def test_an_engine_of_another_version(tmp_path: Path) -> None:
     place = tmp_path / "engine"
     place.mkdir()
-    with started(place, version=version) as old:
+    with started(place, version="v0.18.0") as old:
         (tmp_path / "client").mkdir()
         client = new_client(tmp_path / "client", old)
         began = time.monotonic()
         done = client.build("--engine", "dagger")
         assert time.monotonic() - began < 10
-    refused(done, 3, f"incompatible engine version {version}", "Dagger engine and CLI of version 0")
+    refused(done, 3, "incompatible engine version v0.18.0", "CLI of version 0.21")
 
 
 def test_the_stand_in_asks_for_nothing_that_this_engine_refuses(

@@ -120,8 +120,10 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *texts: str) ->
 
 def test_both_engines_give_the_same_lines(setting: Setting) -> None:
     local = build(setting.line, "--engine", "local", "--out", "local", env={})
+    setting.forget_steps()  # the engines share them
     remote = setting.build("--out", "dagger")  # auto: a session is in the environment
     assert remote.returncode == 0, remote.stderr
+    assert setting.standin.exported
     assert remote.stdout == local.stdout != ""
     blobs = [
         sorted(path.name for path in (setting.line.root / out / "blobs/sha256").iterdir())
@@ -182,6 +184,7 @@ def test_an_edit_in_v1_makes_no_layer_again_whose_bytes_stay(setting: Setting) -
     setting.forget_steps()
     again = setting.build()  # a client that has nothing
     assert setting.steps() == 0
+    setting.forget_steps()
     local = build(setting.line, "--engine", "local", "--out", "local", env={})
     assert done.stdout == again.stdout == local.stdout
 
@@ -193,6 +196,7 @@ def test_a_step_with_weight_gets_from_here_what_was_made_here(setting: Setting) 
     done = setting.build()
     # v3/plan is made here, its layer of a wheel there, and nothing that reads both
     assert setting.steps() == 1
+    setting.forget_steps()
     local = build(setting.line, "--engine", "local", "--out", "local", env={})
     assert done.stdout == local.stdout != ""
     setting.forget_steps()
@@ -219,7 +223,7 @@ def test_a_refusal_of_a_step_is_its_own(setting: Setting) -> None:
 def test_a_refusal_on_the_engine_is_the_local_one(setting: Setting) -> None:
     replace_deb(setting.line)
     done = setting.build()
-    local = build(setting.line, "--engine", "local", env={})
+    local = build(setting.line, "--engine", "local", env={})  # nothing of it is kept
     refused(done, local.returncode, "ends inside its member")
     assert done.stderr.partition("error: ")[2] == local.stderr.partition("error: ")[2]
 

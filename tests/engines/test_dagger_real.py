@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -107,13 +107,22 @@ def client(tmp_path: Path, engine: RealEngine) -> Client:
     return new_client(tmp_path, engine)
 
 
+def local_lines(client: Client, tmp_path: Path) -> str:
+    """What the local engine builds of a client's project, with a cache of its own."""
+    cache = tmp_path / "local-cache"
+    shutil.copytree(client.line.cache / "files", cache / "files")
+    own = replace(client, more={"SM121_CHAIN_CACHE": str(cache)})
+    return own.build("--engine", "local", "--out", "local").stdout
+
+
 def test_equal_lines_cold_warm_after_a_restart_and_for_a_new_client(
     client: Client, tmp_path: Path
 ) -> None:
-    expected = client.build("--engine", "local", "--out", "local").stdout
+    expected = local_lines(client, tmp_path)
     assert len(expected.splitlines()) == 5
     cold = client.build()
     assert (cold.stdout, cold.returncode) == (expected, 0), cold.stderr
+    assert ON_ENGINE.issubset(ran(cold))
     warm = client.build()
     assert (warm.stdout, ran(warm)) == (expected, [])
     client.engine.stop()
@@ -170,7 +179,7 @@ def test_a_refusal_of_a_step(client: Client) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_an_engine_that_goes_in_the_middle_and_comes_again(
-    client: Client, how: signal.Signals
+    client: Client, tmp_path: Path, how: signal.Signals
 ) -> None:
     change_v3(client.line, f"Nineteen {how}")
     process = client.start()
@@ -193,7 +202,7 @@ def test_an_engine_that_goes_in_the_middle_and_comes_again(
     client.engine.start()
     again = client.build()
     assert again.returncode == 0, again.stderr
-    assert again.stdout == client.build("--engine", "local", "--out", "local").stdout
+    assert again.stdout == local_lines(client, tmp_path)
     # After SIGKILL an engine of 0.21 throws all of its cache away; what came is here.
     assert not {text.split()[1] for text in done}.intersection(ran(again))
 

@@ -21,4 +21,5 @@ def collector_paused() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # what was made stays for the report; the first collection would walk it all
         gc.enable()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.errors import Fault, FaultyFile
-from pipeline.lock.entries import read_entries
 from pipeline.lock.model import (
     Base,
     Known,
@@ -62,6 +61,8 @@ def load_lock(path: Path) -> Lock:
     tool = read_tool(ours, groups) if ours.values else None
     if tool is None or not tool.bases:
         raise FaultyFile(str(path), faults or [Fault(f"tool.{TOOL}.bases", "no base")])
+    from pipeline.lock.entries import read_entries  # a ledger is read without it
+
     pylock = read_entries(root, {name: base.target for name, base in tool.bases.items()})
     root.close()
     if faults or pylock is None:

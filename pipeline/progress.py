@@ -6,17 +6,10 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
-from rich import progress as rich_progress
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _PLAIN_SECONDS = 5.0
 
@@ -101,6 +94,15 @@ class BarProgress(Progress):
 
     def __init__(self, console: Console) -> None:
         super().__init__()
+        from rich import progress as rich_progress  # much to import where nothing is drawn
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
         self._bytes = rich_progress.Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -145,4 +147,8 @@ def progress_on(stream: TextIO, *, quiet: bool = False) -> Progress:
     if quiet:
         return Progress()
     # Not what rich calls a terminal: FORCE_COLOR would draw bars into a log.
-    return BarProgress(Console(file=stream)) if stream.isatty() else PlainProgress(stream)
+    if not stream.isatty():
+        return PlainProgress(stream)
+    from rich.console import Console
+
+    return BarProgress(Console(file=stream))

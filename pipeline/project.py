@@ -24,6 +24,20 @@ class Project:
     root: Path
     line: str = ""
 
+    def is_edited_since(self, made: Path) -> bool:
+        """Whether some file of the project looks newer than one that was made of it.
+
+        A guess, by their times: good enough to get ready for work, and for nothing else.
+        """
+        files = [lock_path(self.root, self.line)]
+        for directory in (self.root / "stages" / self.line, self.root / "patches"):
+            files += [directory, *directory.glob("*.toml")]
+        try:
+            then = made.stat().st_mtime_ns
+            return any(file.stat().st_mtime_ns > then for file in files)
+        except OSError:
+            return True
+
     @cached_property
     def lock(self) -> Lock:
         """The lock. Raises UsageError or FaultyFile."""

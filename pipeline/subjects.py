@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import UsageError
 from pipeline.oci.archive import open_archive
+from pipeline.oci.blob import Blob
 from pipeline.oci.identity import Identity, identify
+from pipeline.oci.imagefile import Descriptor, ImageFile
 from pipeline.oci.reading import find_image, open_layout
 from pipeline.oci.references import parse_reference
 from pipeline.oci.view import ImageView, RootfsView
 from pipeline.progress import Progress
+
+if TYPE_CHECKING:
+    from pipeline.oci.registry.elsewhere import Elsewhere
 
 _TRANSPORT = re.compile(r"(?P<transport>oci|rootfs|docker-archive|docker):(?P<rest>.*)", re.DOTALL)
 _HINT = (
@@ -88,10 +95,22 @@ def open_subject(subject: Subject, cache: Path, *, progress: Progress | None = N
         repository = Repository(reference)
         image = find_remote(repository, reference)
         return open_remote(repository, image, store, index_cache=indexes, meter=progress)
-    from pipeline.oci.registry.elsewhere import Elsewhere
+    return open_layout(
+        subject.path, subject.tag, index_cache=indexes, elsewhere=_elsewhere(cache, subject.source)
+    )
 
-    elsewhere = Elsewhere(cache, subject.source)
-    return open_layout(subject.path, subject.tag, index_cache=indexes, elsewhere=elsewhere.blob)
+
+def _elsewhere(cache: Path, source: str) -> Callable[[ImageFile, Descriptor], Blob]:
+    """Return what finds the layers that a layout leaves out."""
+
+    @lru_cache(maxsize=1)
+    def finder() -> Elsewhere:
+        # It can ask a registry, and nearly every layout holds all of its layers.
+        from pipeline.oci.registry.elsewhere import Elsewhere
+
+        return Elsewhere(cache, source)
+
+    return lambda image, layer: finder().blob(image, layer)
 
 
 def describe_subject(subject: Subject) -> tuple[Identity, dict[str, Any]]:

@@ -42,6 +42,10 @@ FAULTS = {
         "packages[1].wheels[0].size: missing",
         "packages[3].version: nvidia-blas 0.0.1 is a placeholder that holds nothing",
     ],
+    "image-faults": [
+        "tool.sm121-chain.bases.day0.image: 'Vendor/image:cu130+local' is no image reference: "
+        "+ is not allowed in a tag (cu130+local), although a local version has one"
+    ],
     "marker-broken": [
         "packages[4].marker: Expected marker operator, one of <=, <, !=, ==, >=, >, ~=, ===, in, "
         "not in"

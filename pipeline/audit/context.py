@@ -14,8 +14,8 @@ from pipeline.audit.memo import AuditMemo
 from pipeline.audit.patched import PatchState, ScopeReader, judge_patches
 from pipeline.audit.report import Baseline, BrokenImport, Unsatisfied
 from pipeline.audit.requirements import Requirements
+from pipeline.inventory.answers import Answers
 from pipeline.inventory.distributions import Inventory
-from pipeline.inventory.imports import ImportReader
 from pipeline.inventory.loader import Loader
 from pipeline.inventory.ownership import Ownership
 from pipeline.oci.view import ImageView
@@ -32,7 +32,7 @@ class Context:
     parent: Baseline | None
     read_scope: ScopeReader
     below: ImageView | None = None
-    import_reader: ImportReader = field(default_factory=ImportReader)
+    answers: Answers = field(default_factory=Answers)
     memo: AuditMemo = field(default_factory=AuditMemo)
     loader: Loader | None = None
 
@@ -80,7 +80,7 @@ class Context:
             self.ownership,
             self.requirements,
             self.unsatisfied,
-            self.import_reader,
+            self.answers,
             self.below if self.parent else None,
             self.moved,
             self.memo,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from pipeline.audit.expectation import marker_environment
-from pipeline.inventory.distributions import find_sites
+from pipeline.inventory.infos import find_sites
 from pipeline.oci.view import ImageView
 
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}

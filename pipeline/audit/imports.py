@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 from packaging.utils import canonicalize_name
 
 from pipeline.audit.memo import AuditMemo
 from pipeline.audit.report import INHERITED, NEW, BrokenImport, Unsatisfied
 from pipeline.audit.requirements import Requirements
+from pipeline.inventory.answers import Answers
 from pipeline.inventory.distributions import Inventory
-from pipeline.inventory.imports import ImportReader, import_line
+from pipeline.inventory.imports import MAX_SOURCE, import_line, imports_by_top
 from pipeline.inventory.modules import Modules, search_path
 from pipeline.inventory.names import defined_names, imported_names, mentioned_names
 from pipeline.inventory.ownership import Claim, Ownership
@@ -34,7 +35,7 @@ class Imports:
     ownership: Ownership
     requirements: Requirements
     unsatisfied: Collection[Unsatisfied]
-    reader: ImportReader
+    answers: Answers
     below: ImageView | None
     moved: frozenset[str]
     memo: AuditMemo = field(default_factory=AuditMemo, compare=False)
@@ -97,11 +98,12 @@ class Imports:
         if not tops:
             return
         users: dict[str, list[str]] = {}
-        for path, modules in self.reader.read(self.view, self._sources(dependant)):
-            if not tops.keys().isdisjoint(self._imported_tops(modules)):
-                for module in modules:
-                    if module.partition(".")[0] in tops:
-                        users.setdefault(module, []).append(path)
+        sources = self._sources(dependant)
+        imports = self.answers.of(self.view, sources, "imports", imports_by_top)
+        for path in sources:
+            for top in tops.keys() & imports[path].keys():
+                for module in imports[path][top]:
+                    users.setdefault(module, []).append(path)
         for module, paths in sorted(users.items()):
             part = self._modules.missing(module)
             provider = tops[module.partition(".")[0]]
@@ -111,19 +113,12 @@ class Imports:
                 continue
             if not (providers[provider] or self._was_there(module)):
                 continue
-            contents = self.view.read_many(paths)
-            lines = {path: import_line(contents[path], module) for path in paths}
+            lines = self.answers.of(
+                self.view, paths, f"line of {module}", partial(import_line, module=module)
+            )
             sure = [path for path in paths if lines[path] is not None]
             if sure:
                 yield module, sure[0], lines[sure[0]] or 0, len(sure), part, provider
-
-    def _imported_tops(self, modules: tuple[str, ...]) -> frozenset[str]:
-        """Return the top-level packages of what a source imports; most sources are seen again."""
-        tops = self.memo.tops.get(modules)
-        if tops is None:
-            tops = frozenset(module.partition(".")[0] for module in modules)
-            self.memo.tops[modules] = tops
-        return tops
 
     def _was_there(self, module: str) -> bool:
         return self._modules_below is not None and self._modules_below.missing(module) is None
@@ -135,22 +130,27 @@ class Imports:
 
         Unless `always`, of those only that the parent's module defines.
         """
-        there = _definitions(self._modules, module)
+        there = self._definitions(self._modules, module)
         if there is None or (not always and self._modules_below is None):
             return
-        contents = self.view.read_many(paths)
-        asked = {path: mentioned_names(contents[path], module) - there for path in paths}
+        mentioned = self.answers.of(
+            self.view, paths, f"mentioned of {module}", partial(mentioned_names, module=module)
+        )
+        asked = {path: set(names) - there for path, names in mentioned.items()}
         absent = {
             name
             for name in set().union(*asked.values())
             if not self._is_submodule(module, name) and (always or self._had(module, name))
         }
         places: dict[str, list[tuple[str, int]]] = {}
-        for path in paths:
-            if asked[path] & absent:
-                for name, line in imported_names(contents[path], module).items():
-                    if name in absent:
-                        places.setdefault(name, []).append((path, line))
+        askers = [path for path in paths if asked[path] & absent]
+        imported = self.answers.of(
+            self.view, askers, f"imported from {module}", partial(imported_names, module=module)
+        )
+        for path, names in imported.items():
+            for name, line in names.items():
+                if name in absent:
+                    places.setdefault(name, []).append((path, line))
         for name, (first, *more) in sorted(places.items()):
             dotted = f"{module}.{name}"
             yield dotted, *first, 1 + len(more), dotted
@@ -163,25 +163,33 @@ class Imports:
         """Is it certain that the name, or a submodule called so, is in the parent?"""
         if self._modules_below is None:
             return False
-        names = _definitions(self._modules_below, module) or frozenset()
+        names = self._definitions(self._modules_below, module) or frozenset()
         return name in names or self._modules_below.source(f"{module}.{name}") is not None
+
+    def _definitions(self, modules: Modules, module: str) -> frozenset[str] | None:
+        """Return the names that a module defines, None where its source does not tell."""
+        source = modules.source(module)
+        if source is None:
+            return None
+        names = self.answers.of(modules.view, [source], "defined", defined_names)[source]
+        return None if names is None else frozenset(names)
 
     @cached_property
     def _modules(self) -> Modules:
-        return Modules(self.view, self._directories)
+        return Modules(self.view, self._directories, self.answers)
 
     @cached_property
     def _modules_below(self) -> Modules | None:
         if self.below is None:
             return None
         sites = self.inventory.sites
-        directories = [one for site in sites for one in search_path(self.below, site)]
-        return Modules(self.below, tuple(directories))
+        directories = [one for site in sites for one in search_path(self.below, site, self.answers)]
+        return Modules(self.below, tuple(directories), self.answers)
 
     @cached_property
     def _directories(self) -> tuple[str, ...]:
         sites = self.inventory.sites
-        return tuple(one for site in sites for one in search_path(self.view, site))
+        return tuple(one for site in sites for one in search_path(self.view, site, self.answers))
 
     def _tops(self, name: str) -> set[str]:
         """Return the top-level modules of a distribution; none of one that holds no code."""
@@ -191,7 +199,8 @@ class Imports:
         return {inner.partition("/")[0].partition(".")[0] for _, inner in files}
 
     def _sources(self, name: str) -> list[str]:
-        """Return source files of a distribution in packages, each of which has an `__init__`."""
+        """Return the sources of a distribution, sorted: those in packages, each of which has an
+        `__init__`, without those that are larger than what people write."""
         packaged: dict[tuple[str, int], bool] = {}
         found = []
         for claim, inner in self._files(name):
@@ -199,9 +208,9 @@ class Imports:
                 key = (claim.path.rpartition("/")[0], inner.count("/"))
                 if key not in packaged:
                     packaged[key] = self._is_package(*key)
-                if packaged[key]:
+                if packaged[key] and claim.located and claim.located.entry.size <= MAX_SOURCE:
                     found.append(claim.path)
-        return found
+        return sorted(found)
 
     def _is_package(self, directory: str, depth: int) -> bool:
         for _ in range(depth):
@@ -230,9 +239,3 @@ class Imports:
     def _prefixes(self) -> tuple[str, ...]:
         # The longest directory first: one can lie inside another.
         return tuple(f"{one}/" for one in sorted(self._directories, key=len, reverse=True))
-
-
-def _definitions(modules: Modules, module: str) -> frozenset[str] | None:
-    """Return the names that a module defines, None where its source does not tell."""
-    source = modules.source(module)
-    return None if source is None else defined_names(modules.view.read_many([source])[source])

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pipeline.audit.requirements import Wanted
+from pipeline.inventory.answers import AnswerMemo
 from pipeline.inventory.distributions import Memo
 from pipeline.inventory.ownership import Claim, ClaimMemo
 
@@ -30,18 +31,18 @@ class AuditMemo:
 
     `markers` are answers by the marker environment, and in it by requirement and extra; None is one
     that has no answer. `wanted` are requirements that hold there, by all those of a distribution
-    and the extras that are asked of it. `tops` are the top-level packages of dotted modules.
+    and the extras that are asked of it. `answers` are those of source files.
     """
 
     metadata: Memo = field(default_factory=Memo)
     claims: ClaimMemo = field(default_factory=ClaimMemo)
+    answers: AnswerMemo = field(default_factory=AnswerMemo)
     markers: dict[tuple[tuple[str, str], ...], dict[tuple[str, str], bool | None]] = field(
         default_factory=dict
     )
     wanted: dict[
         tuple[tuple[str, str], ...], dict[tuple[tuple[str, ...], frozenset[str]], Wanted]
     ] = field(default_factory=dict)
-    tops: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
     _facts: dict[int, ClaimFacts] = field(default_factory=dict)
 
     def of(self, claims: tuple[Claim, ...]) -> ClaimFacts:

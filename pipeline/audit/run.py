@@ -13,8 +13,8 @@ from pipeline.audit.memo import AuditMemo
 from pipeline.audit.patched import ScopeReader, no_scopes
 from pipeline.audit.report import AuditReport, Baseline
 from pipeline.audit.rules import RULES
+from pipeline.inventory.answers import Answers
 from pipeline.inventory.distributions import read_inventory
-from pipeline.inventory.imports import ImportReader
 from pipeline.inventory.loader import Loader
 from pipeline.oci.view import ImageView
 
@@ -27,14 +27,14 @@ def audit(
     read_scope: ScopeReader = no_scopes,
     memo: AuditMemo | None = None,
     below: ImageView | None = None,
-    imports: ImportReader | None = None,
+    answers: Answers | None = None,
     loader: Loader | None = None,
 ) -> AuditReport:
     """Return what an image is and every way in which it is not what is expected.
 
     `parent` is the baseline of the image below: what that does not meet either is inherited.
     `read_scope` finds the dotted scope of a patch's text. `memo` spares a chain of audits from
-    parsing the same metadata again, `imports` from reading the same sources. `below` is the
+    parsing the same metadata again, `answers` from reading the same sources. `below` is the
     parent's image: with it, an import that a moved distribution breaks is seen. `loader` is what
     the dynamic loader sees; without it copies of shared libraries are not judged.
     """
@@ -47,7 +47,7 @@ def audit(
         parent,
         read_scope,
         below,
-        imports or ImportReader(),
+        answers or Answers(memo.answers),
         memo,
         loader,
     )

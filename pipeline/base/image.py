@@ -9,13 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import ChainError
 from pipeline.lock.model import Base
 from pipeline.oci.image import canonical
 from pipeline.oci.imagefile import ImageFile
 from pipeline.oci.references import parse_reference
-from pipeline.oci.registry.client import Repository
-from pipeline.oci.registry.remote import find_remote
 from pipeline.oci.registry.store import BlobStore
 from pipeline.oci.selection import Platform
 
@@ -48,18 +45,11 @@ def known_base(base: Base, cache: Path) -> BaseImage | None:
     if inventory is None or not store.has(base.digest):
         return None
     reference = parse_reference(base.image).at(digest=base.digest)
-    try:
-        image = find_remote(_Nowhere(reference), reference, platform=platform_of(base), store=store)
-    except ChainError:
-        return None
-    return BaseImage(image, inventory)
+    # What a client of HTTP imports is much, and only images of a registry need it.
+    from pipeline.oci.registry.remote import find_kept
 
-
-class _Nowhere(Repository):
-    """A repository that has nothing, for what is looked for in the cache alone."""
-
-    def send(self, *args: object, **more: object) -> object:  # type: ignore[override]
-        raise ChainError("not in the cache")
+    image = find_kept(reference, platform=platform_of(base), store=store)
+    return BaseImage(image, inventory) if image is not None else None
 
 
 def kept_inventory(base: Base, cache: Path) -> Inventory | None:

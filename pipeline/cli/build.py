@@ -12,6 +12,7 @@ from pathlib import Path
 from pipeline.building import Assembly, Built, build
 from pipeline.chain import BASES
 from pipeline.engines.choice import ENGINES, Settings, choose
+from pipeline.engines.local import LocalEngine
 from pipeline.engines.schedule import Engine, nothing
 from pipeline.engines.unused import prune
 from pipeline.errors import UsageError
@@ -33,6 +34,7 @@ from pipeline.wheels.house import Wheelhouse, default_cache
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain build --to v5 --offline"
     parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
     parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
     parser.add_argument("--to", metavar="STAGE", help="only this stage and what it stands on")
@@ -62,6 +64,10 @@ def run(args: argparse.Namespace) -> int:
     if args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: at least one is needed", hint="--jobs 1")
     project = Project(Path.cwd(), args.line)
+    house = Wheelhouse(default_cache())
+    local = LocalEngine(house.cache, args.jobs)
+    if project.is_edited_since(args.out / "index.json"):
+        local.start_ahead()
     lock = project.lock
     base = lock.base(args.base)
     if args.mirror and not base.image:
@@ -70,7 +76,6 @@ def run(args: argparse.Namespace) -> int:
             hint="--debian-mirror is where .debs come from",
         )
     check_zstd(lock.zstd.library)
-    house = Wheelhouse(default_cache())
     ready = None
     stages = project.chain.path(args.to) if args.to is not None else tuple(project.chain)
     check_references(lock, stages, project.patches, args.base)
@@ -92,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
             debian_mirror=args.debian_mirror,
             log=sys.stderr if args.verbose else None,
             progress=lambda: progress_on(sys.stderr, quiet=args.quiet),
+            local=local,
         ),
     )
     began = time.monotonic()

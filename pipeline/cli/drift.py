@@ -24,7 +24,6 @@ from pipeline.cli.reporting import (
 from pipeline.collector import collector_paused
 from pipeline.drift.compare import compare
 from pipeline.drift.comparison import Comparison
-from pipeline.drift.history import line_history, tags_history
 from pipeline.drift.matrix import History
 from pipeline.drift.opening import Opener
 from pipeline.drift.sides import Shared
@@ -84,8 +83,12 @@ def _result(args: argparse.Namespace, opener: Opener) -> Comparison | History:
     if args.tags is not None:
         if args.subjects:
             raise UsageError("--tags takes no subjects", hint="drift --tags REPOSITORY")
+        from pipeline.drift.history import tags_history
+
         return tags_history(parse_reference(args.tags.removeprefix("docker://")), opener)
     if not args.subjects and args.line is not None:
+        from pipeline.drift.history import line_history
+
         return line_history(opener)
     if len(args.subjects) != 2:
         raise UsageError(

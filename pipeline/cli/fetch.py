@@ -23,6 +23,7 @@ from pipeline.wheels.house import Wheelhouse, default_cache
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what `fetch` understands."""
+    parser.epilog = "example: sm121-chain fetch --to v5"
     parser.add_argument("--line", default="", help="the lock: pins.LINE.toml (default: pins.toml)")
     parser.add_argument("--base", choices=BASES, default="wheels", help="what v1 starts from")
     parser.add_argument("--to", metavar="STAGE", help="only what this stage needs (default: all)")

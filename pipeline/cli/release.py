@@ -47,7 +47,9 @@ REPORT = "smoke.json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
-    parser.epilog = "example: release v8 registry.example.org/me/chain --host gb10-a --host gb10-b"
+    parser.epilog = (
+        "example: sm121-chain release v8 registry.example.org/me/chain --host gb10-a --host gb10-b"
+    )
     parser.add_argument("stage", metavar="STAGE", help="the stage to release")
     parser.add_argument("repository", metavar="REPOSITORY", help="where to: HOST/NAME, no tag")
     add_run_arguments(parser)

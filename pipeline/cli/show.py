@@ -21,6 +21,7 @@ _WIDTH = 100
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
+    parser.epilog = "example: sm121-chain show v5"
     parser.add_argument("stage", nargs="?", help="one stage in full (default: all, a line each)")
     parser.add_argument("--line", default="", help="the lock file pins.LINE.toml")
     parser.add_argument("--base", default="wheels", help="the base (default: wheels)")

@@ -44,8 +44,8 @@ _ASKED = ".".join(map(str, CAPABILITY))
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
     parser.epilog = (
-        "example: smoke docker://registry.example.org/me/chain@sha256:… --host gb10-a --host gb10-b"
-        " --output smoke.json"
+        "example: sm121-chain smoke docker://registry.example.org/me/chain@sha256:…"
+        " --host gb10-a --host gb10-b --output smoke.json"
     )
     parser.add_argument(
         "subject",

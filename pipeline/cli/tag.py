@@ -21,7 +21,8 @@ from pipeline.standing import DIST
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the verb takes."""
     parser.epilog = (
-        "example: tag v8 registry.example.org/me/chain --smoke smoke.json --move --from sha256:…"
+        "example: sm121-chain tag v8 registry.example.org/me/chain --smoke smoke.json"
+        " --move --from sha256:…"
     )
     parser.add_argument("stage", metavar="STAGE", help="a stage in dist/, pushed before")
     parser.add_argument("repository", metavar="REPOSITORY", help="where it is: HOST/NAME, no tag")

@@ -24,10 +24,10 @@ from pipeline.inventory.distributions import (
     Distribution,
     Inventory,
     Memo,
-    find_sites,
     read_inventory,
 )
 from pipeline.inventory.facts import read_metadata
+from pipeline.inventory.infos import find_sites
 from pipeline.oci.identity import identify
 from pipeline.oci.tree import Tree
 from pipeline.oci.view import ImageView, LayersView

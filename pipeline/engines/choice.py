@@ -25,7 +25,7 @@ class Settings:
     """What engines are made with.
 
     `held` gives the place of a layer that lies in the layout already (see LayoutWriter.held);
-    `log` takes the Dagger engine's own log, if it is given.
+    `log` takes the Dagger engine's own log, if it is given. `local` is an engine that is there.
     """
 
     house: Wheelhouse
@@ -36,6 +36,7 @@ class Settings:
     log: TextIO | None = None
     progress: Callable[[], Progress] = Progress
     root: Path = Path()
+    local: LocalEngine | None = None
 
 
 def choose(kind: str, settings: Settings) -> Engine:
@@ -44,7 +45,7 @@ def choose(kind: str, settings: Settings) -> Engine:
     Raises NoEngine when a Dagger engine is wanted and nothing answers.
     """
     house = settings.house
-    local = LocalEngine(house.cache, settings.jobs)
+    local = settings.local or LocalEngine(house.cache, settings.jobs)
     if kind == "local" or (kind == "auto" and not named(os.environ)):
         return local
     find_engine(os.environ)  # at once, not when everything has been fetched
@@ -61,4 +62,6 @@ def choose(kind: str, settings: Settings) -> Engine:
             progress=settings.progress(),
         )
 
-    return DaggerEngine(house.cache, settings.jobs, toolbox, settings.held, settings.log)
+    return DaggerEngine(
+        house.cache, settings.jobs, toolbox, settings.held, settings.log, local=local
+    )

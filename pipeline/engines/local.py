@@ -5,6 +5,7 @@ Outputs are directories below `<cache>/steps/<key>`. One appears by a rename, wh
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import os
@@ -26,6 +27,9 @@ from pipeline.space import check_space
 from pipeline.steps.program import PREPARED, RESULT, StepOutput
 from pipeline.transfer.workspace import workspace
 from pipeline.trust import Trust
+
+# What runs when a patch was edited: what processes that are started ahead load first.
+_OF_STAGES = ("stage", "audit", "stage-layer")
 
 
 class Run(Course):
@@ -65,6 +69,14 @@ class LocalEngine:
         self._steps = cache / STEPS
         self._trust = Trust(cache)
         self._jobs = jobs
+        self._ahead: Workers | None = None
+
+    def start_ahead(self) -> None:
+        """Start the processes now, where steps will be run soon: they need a while to be ready."""
+        if self._ahead is None:
+            self._ahead = Workers(self._jobs, _OF_STAGES)
+            # Whatever comes between: nothing else would end them.
+            atexit.register(self._ahead.end)
 
     def run(
         self, plan: Plan, file: Callable[[str], Path], listener: Listener, bring: Bring = nothing
@@ -157,11 +169,16 @@ class LocalEngine:
 
     def _workers(self, run: Run, file: Callable[[str], Path]) -> Hands:
         """Return what does the steps of a run that must run."""
-        return self._processes(run)
+        return self.processes(run)
 
-    def _processes(self, run: Run) -> Workers:
+    def processes(self, run: Run) -> Workers:
+        """Return processes for what must run: those that were started ahead, if any were."""
         left = run.schedule.unfinished()
         self._steps.mkdir(parents=True, exist_ok=True)
+        if self._ahead is not None:
+            workers, self._ahead = self._ahead, None
+            atexit.unregister(workers.end)
+            return workers
         programs = dict.fromkeys(step.program for step in left)
         return Workers(min(self._jobs, len(left)), list(programs))
 

@@ -28,7 +28,7 @@ from pipeline.steps.program import PROGRAMS
 
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Steps make some 100,000 objects that stay; looking for cycles among them takes longer than that.
-_OBJECTS_BETWEEN_COLLECTIONS = 200_000
+_OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
 
 
 @dataclass(frozen=True)

@@ -6,31 +6,28 @@ rubbish in source trees and copies vendored inside packages are none; a link is 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from pipeline.inventory.infos import Info, find_infos, find_sites
 from pipeline.inventory.metadata import (
     Metadata,
     Origin,
-    RecordRow,
+    Record,
     Unreadable,
     parse_direct_url,
     parse_metadata,
     parse_record,
+    rows_by_line,
 )
-from pipeline.oci.index import SYMLINK
-from pipeline.oci.tree import Located, Tree
+from pipeline.oci.tree import Located
 from pipeline.oci.view import ImageView
 
 _MAX_FILE = 64 * 1024 * 1024  # bytes; the largest RECORD of the chain has 2 MB
-_SITE_NAMES = ("site-packages", "dist-packages")
-_INFO = re.compile(r"(?P<site>.+?)/(?P<base>[^/]+\.(?:dist|egg)-info)(?:/|$)")
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Distribution:
     site: str
     layer: int
     requires: tuple[str, ...] = ()
-    record: tuple[RecordRow, ...] | None = None
+    record: Record | None = None
     record_fault: str = ""
     installer: str = ""
     origin: Origin | None = None
@@ -92,7 +89,7 @@ class Inventory:
         return found[0] if len(found) == 1 else None
 
 
-Parsed = Metadata | Origin | tuple[RecordRow, ...] | str | Unreadable
+Parsed = Metadata | Origin | Record | str | Unreadable
 
 
 @dataclass
@@ -102,21 +99,12 @@ class Memo:
 
     parsed: dict[tuple[str, str], Parsed] = field(default_factory=dict)
     distributions: dict[_Key, Distribution] = field(default_factory=dict)
+    records: dict[str, tuple[bytes, Record]] = field(default_factory=dict)  # the last ones, by path
     layers: set[str] = field(default_factory=set)  # digests of those whose files are all in it
 
 
-# Everything that a distribution is made of: its `_Info`, with the hashes of its files.
+# Everything that a distribution is made of: its `Info`, with the hashes of its files.
 _Key = tuple[str, str, bool, int, tuple[tuple[str, str], ...]]
-
-
-class _Info(NamedTuple):
-    """A dist-info or egg-info and where its files really are: parser -> place."""
-
-    path: str
-    site: str
-    files: Mapping[str, Located]
-    requested: bool
-    layer: int
 
 
 def _parse_installer(data: bytes) -> str:
@@ -165,7 +153,7 @@ def read_inventory(
     tree = view.tree
     given = {real for site in sites if (real := tree.real_path(site)) is not None}
     wanted = given or set(find_sites(tree))
-    infos = list(_infos(tree, wanted))
+    infos = list(find_infos(tree, wanted))
     if not records:
         infos = [info._replace(files=_without_record(info.files)) for info in infos]
     _parse_all(view, infos, memo)
@@ -184,68 +172,11 @@ def read_inventory(
     )
 
 
-def find_sites(tree: Tree) -> tuple[str, ...]:
-    """Return every site-packages directory that holds a dist-info, the fullest first.
-
-    A directory is one by its name, or by the name of a link that leads to it.
-    """
-    linked = {tree.real_path(path) for path in tree.select(_is_site_link)}
-    counts: dict[str, int] = {}
-    for site in _info_paths(tree).values():
-        if site.rpartition("/")[2] in _SITE_NAMES or site in linked:
-            counts[site] = counts.get(site, 0) + 1
-    return tuple(sorted(counts, key=lambda site: (-counts[site], site)))
-
-
-def _is_site_link(node: Located) -> bool:
-    return node.entry.type == SYMLINK and node.entry.path.rpartition("/")[2] in _SITE_NAMES
-
-
-def _is_of_info(node: Located) -> bool:
-    return "-info" in node.entry.path and _INFO.match(node.entry.path) is not None
-
-
-def _info_paths(tree: Tree) -> dict[str, str]:
-    """Return every dist-info and egg-info of the tree with the directory that holds it."""
-    found: dict[str, str] = {}
-    for path in tree.select(_is_of_info):
-        if match := _INFO.match(path):
-            found[f"{match['site']}/{match['base']}"] = match["site"]
-    return found
-
-
-def _infos(tree: Tree, sites: Collection[str]) -> Iterator[_Info]:
-    """Yield every dist-info and egg-info that stands directly in one of `sites`."""
-    found = {path: site for path, site in _info_paths(tree).items() if site in sites}
-    for path in sorted(found):
-        real = tree.real_path(path)
-        if real is None or (real != path and real in found):
-            continue  # a link to another one of the list
-        yield _info(tree, path, found[path])
-
-
-def _info(tree: Tree, path: str, site: str) -> _Info:
-    here = tree.resolve(path)
-    if here is not None and here.entry.has_content:  # an egg-info can be one file
-        return _Info(path, site, {"METADATA": here}, False, here.layer)
-    metadata = "METADATA" if path.endswith(".dist-info") else "PKG-INFO"
-    files = {}
-    for parser in _PARSERS:
-        name = metadata if parser == "METADATA" else parser
-        located = tree.resolve(f"{path}/{name}")
-        if located is not None and located.entry.has_content:
-            files[parser] = located
-    # What has no METADATA was brought by whatever of it came last.
-    brought = [files["METADATA"]] if "METADATA" in files else tree.under(path)
-    layer = max((one.layer for one in brought), default=here.layer if here else 0)
-    return _Info(path, site, files, tree.get(f"{path}/REQUESTED") is not None, layer)
-
-
 def _without_record(files: Mapping[str, Located]) -> Mapping[str, Located]:
     return {parser: located for parser, located in files.items() if parser != "RECORD"}
 
 
-def _parse_all(view: ImageView, infos: Iterable[_Info], memo: Memo) -> None:
+def _parse_all(view: ImageView, infos: Iterable[Info], memo: Memo) -> None:
     missing: dict[tuple[str, str], str] = {}
     for info in infos:
         for parser, located in info.files.items():
@@ -256,10 +187,22 @@ def _parse_all(view: ImageView, infos: Iterable[_Info], memo: Memo) -> None:
                 missing[key] = located.entry.path
     contents = view.read_many(sorted(set(missing.values()))) if missing else {}
     for key, path in missing.items():
-        memo.parsed[key] = parse(key[0], contents[path])
+        data = contents[path]
+        memo.parsed[key] = parse(key[0], data) if key[0] != "RECORD" else _record(path, data, memo)
 
 
-def _distribution(info: _Info, memo: Memo) -> Distribution:
+def _record(path: str, data: bytes, memo: Memo) -> Record | Unreadable:
+    """Parse a RECORD: of one that stages change, row for row, only the lines that are new."""
+    before = memo.records.get(path)
+    try:
+        record = parse_record(data, rows_by_line(*before) if before else None)
+    except Unreadable as error:
+        return error
+    memo.records[path] = data, record
+    return record
+
+
+def _distribution(info: Info, memo: Memo) -> Distribution:
     """Raises Unreadable when the dist-info does not identify a distribution."""
     hashes = tuple((parser, at.entry.sha256) for parser, at in info.files.items())
     key = (info.path, info.site, info.requested, info.layer, hashes)
@@ -268,7 +211,7 @@ def _distribution(info: _Info, memo: Memo) -> Distribution:
     return memo.distributions[key]
 
 
-def _parsed_distribution(info: _Info, memo: Memo) -> Distribution:
+def _parsed_distribution(info: Info, memo: Memo) -> Distribution:
     parsed = {parser: memo.parsed[parser, at.entry.sha256] for parser, at in info.files.items()}
     metadata = parsed.get("METADATA")
     if isinstance(metadata, Unreadable):
@@ -296,11 +239,11 @@ def _parsed_distribution(info: _Info, memo: Memo) -> Distribution:
     )
 
 
-def _stem(info: _Info) -> str:
+def _stem(info: Info) -> str:
     return info.path.rpartition("/")[2].rpartition(".")[0]
 
 
-def _check_directory(info: _Info, metadata: Metadata) -> None:
+def _check_directory(info: Info, metadata: Metadata) -> None:
     """Hold the name of a dist-info directory against its METADATA.
 
     Old tools left hyphens in names and versions, so every split is tried. An egg-info carries a

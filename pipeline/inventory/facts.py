@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.inventory.distributions import Memo, Parsed, info_file, parse
-from pipeline.inventory.elf import Elf, read_elf
 from pipeline.inventory.metadata import Metadata, Origin, RecordRow, Unreadable
 from pipeline.oci.binary import ELF
 from pipeline.oci.blob import Blob
+from pipeline.oci.elf import Elf, read_elf
 from pipeline.oci.files import read_files
 from pipeline.oci.index import LayerIndex
 from pipeline.oci.kept import keep, kept
@@ -53,7 +53,10 @@ def read_binaries(view: ImageView, cache: Path | None) -> Mapping[str, Elf]:
     if isinstance(view, LayersView):
         for blob, index in view.blobs:
             for sha256, soname, needed, rpath, runpath, executable in _facts(
-                blob, index, cache and cache / "binaries", _binaries
+                blob,
+                index,
+                cache and cache / "binaries",
+                partial(_binaries, texts=view.texts),
             ):
                 found[sha256] = Elf(soname, tuple(needed), rpath, runpath, executable)
     elif isinstance(view, RootfsView):
@@ -133,13 +136,20 @@ def _value(row: Any) -> Parsed:
     return tuple(map(RecordRow._make, row[1]))
 
 
-def _binaries(blob: Blob, index: LayerIndex) -> Iterator[Any]:
-    """Yield a row of every binary of a layer that the loader would load."""
+def _binaries(blob: Blob, index: LayerIndex, texts: Texts | None) -> Iterator[Any]:
+    """Yield a row of every binary of a layer that the loader would load.
+
+    Of a layer that allows no random access, the pass that indexed it has read them.
+    """
     wanted: dict[str, str] = {}  # one path of each content
     for entry in index.entries:
         if entry.start.startswith(_ELF) and entry.sha256:
             wanted.setdefault(entry.sha256, entry.path)
-    hashes = {path: sha256 for sha256, path in wanted.items()}
+    known = texts.binaries(index.digest) if texts is not None else {}
+    for sha256 in wanted:
+        if (found := known.get(sha256)) is not None:
+            yield [sha256, *found]
+    hashes = {path: sha256 for sha256, path in wanted.items() if sha256 not in known}
     for path, file in files_of(blob, index, list(hashes)):
         if (elf := read_elf(file)) is not None:
             yield [hashes[path], *elf]

@@ -9,10 +9,6 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-
-from pipeline.oci.view import ImageView
 
 # "from a.b import c", "import a.b as c, d.e": absolute names only, for relative ones stay inside.
 # Of "from a import b" the package counts too, for the sake of b; not of what is imported most,
@@ -64,11 +60,11 @@ _COMMON = frozenset(
 # After a line end, not at `^`: that is tried at every byte, a line end is searched for.
 _LINE = re.compile(rb"\n(?:from[ \t]+([A-Za-z_][\w.]*)[ \t]+import\b|import[ \t]+([^\n;#]+))")
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-_MAX_SOURCE = 16 * 1024 * 1024  # bytes; no module that people wrote is larger
+MAX_SOURCE = 16 * 1024 * 1024  # bytes; no module that people wrote is larger
 UNKNOWN_LINE = 0
 
 
-def dotted_imports(source: bytes) -> tuple[str, ...]:
+def dotted_imports(source: bytes) -> list[str]:
     """Return the modules that lines of a source file import from, or by a dotted name, sorted.
 
     `import torch` is left out: whether a top-level package is there is another question.
@@ -79,7 +75,15 @@ def dotted_imports(source: bytes) -> tuple[str, ...]:
             text = name.split(b" as ")[0].strip().decode("ascii", "replace")
             if _NAME.fullmatch(text) or (one and text not in _COMMON):
                 found.add(text)
-    return tuple(sorted(found))
+    return sorted(found)
+
+
+def imports_by_top(source: bytes) -> dict[str, list[str]]:
+    """Return the `dotted_imports` of a source file by their top-level packages."""
+    found: dict[str, list[str]] = {}
+    for module in dotted_imports(source):
+        found.setdefault(module.partition(".")[0], []).append(module)
+    return found
 
 
 def import_line(source: bytes, module: str) -> int | None:
@@ -103,27 +107,3 @@ def import_line(source: bytes, module: str) -> int | None:
         if module in names:
             return node.lineno
     return None
-
-
-@dataclass
-class ImportReader:
-    """Dotted imports of files; `known` holds them by the hex sha256 of the content, and grows.
-
-    Audits of a chain hand it on, so that a file is read once in the life of a line.
-    """
-
-    known: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def read(
-        self, view: ImageView, paths: Collection[str]
-    ) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield (path, dotted imports) of files of an image; what is not known is read at once."""
-        nodes = view.tree.nodes
-        entries = {path: nodes[path].entry for path in paths}
-        fitting = {path: one for path, one in entries.items() if one.size <= _MAX_SOURCE}
-        new = {one.sha256: path for path, one in fitting.items() if one.sha256 not in self.known}
-        contents: Mapping[str, bytes] = view.read_many(sorted(new.values())) if new else {}
-        for sha256, path in new.items():
-            self.known[sha256] = dotted_imports(contents[path])
-        for path in sorted(fitting):
-            yield path, self.known[fitting[path].sha256]

@@ -14,13 +14,14 @@ import fnmatch
 import posixpath
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from pipeline.inventory.elf import Elf
 from pipeline.oci.binary import elf_machine
+from pipeline.oci.elf import Elf
 from pipeline.oci.index import FILE, HARDLINK
 from pipeline.oci.tree import Located
 from pipeline.oci.view import ImageView
@@ -75,6 +76,8 @@ class Loader:
         self._view, self._tree = view, view.tree
         self._directories: dict[str, str] = {}
         self._objects: dict[str, tuple[Elf, Located]] = {}
+        # Objects of one directory share their search paths, and need much the same.
+        self._found: dict[tuple[str, int, tuple[str, ...], tuple[str, ...]], Taken | None] = {}
         for path, located in self._tree.nodes.items():
             elf = binaries.get(located.entry.sha256) if located.entry.start else None
             if elf is not None and located.entry.type in (FILE, HARDLINK):
@@ -117,9 +120,10 @@ class Loader:
         """Return what an object, by path, gets for a name that it needs."""
         elf, located = self._objects[user]
         machine = _machine(located)
-        return self._search(
-            name, machine, self._path(elf.rpath, user), self._path(elf.runpath, user)
-        )
+        key = (name, machine, self._path(elf.rpath, user), self._path(elf.runpath, user))
+        if key not in self._found:
+            self._found[key] = self._search(*key)
+        return self._found[key]
 
     def bare(self, name: str) -> Taken | None:
         """Return what a program without a search path of its own gets for a name."""
@@ -131,8 +135,6 @@ class Loader:
         if "/" in name:  # a path is no name: nothing is searched
             real = self._tree.real_path(name)
             return Taken(real, _ROUTES[0]) if real in self._objects else None
-        if name not in self._names:
-            return None
         routes = zip(
             _ROUTES,
             (rpath, self._environment, runpath, (), self._configured, _system(machine)),
@@ -174,17 +176,10 @@ class Loader:
         return {soname: found[soname] for soname in sorted(found)}
 
     @cached_property
-    def _names(self) -> frozenset[str]:
-        """The last parts of all paths: what is not among them is nowhere."""
-        wanted = {name for elf, _ in self._objects.values() for name in (*elf.needed, elf.soname)}
-        there = {path.rpartition("/")[2] for path in self._tree.nodes}
-        return frozenset(wanted & there)
-
-    @cached_property
     def _machine(self) -> int:
         """The machine of most objects."""
-        machines = [_machine(located) for _, located in self._objects.values()]
-        return max(set(machines), key=lambda one: (machines.count(one), one), default=0)
+        machines = Counter(_machine(located) for _, located in self._objects.values())
+        return max(machines, key=lambda one: (machines[one], one), default=0)
 
     @cached_property
     def _environment(self) -> tuple[str, ...]:
@@ -273,7 +268,12 @@ def read_cache(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _machine(located: Located) -> int:
-    found = elf_machine(bytes.fromhex(located.entry.start))
+    return _machine_of(located.entry.start)
+
+
+@lru_cache(maxsize=1024)
+def _machine_of(start: str) -> int:
+    found = elf_machine(bytes.fromhex(start))
     return found[2] if found else 0
 
 

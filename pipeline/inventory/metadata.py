@@ -10,6 +10,8 @@ import binascii
 import csv
 import io
 import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -40,6 +42,9 @@ class RecordRow(NamedTuple):
     algorithm: str = ""
     digest: str = ""
     size: int = -1
+
+
+Record = tuple[RecordRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +107,35 @@ def _the_one(header: str, values: list[str]) -> str:
     return given.pop()
 
 
-def parse_record(data: bytes) -> tuple[RecordRow, ...]:
-    """Read a RECORD. Raises Unreadable for anything that is no three-column CSV."""
+def parse_record(data: bytes, known: Mapping[str, RecordRow] | None = None) -> Record:
+    """Read a RECORD. Raises Unreadable for anything that is no three-column CSV.
+
+    `known` are rows by their lines (see `rows_by_line`): those of the same RECORD before a stage
+    changed some of them.
+    """
     try:
         text = data.decode("utf-8")
-        return tuple(
-            [
-                _row(fields)
-                for fields in csv.reader(io.StringIO(text, newline=""), strict=True)
-                if fields
-            ]
-        )
+        if known:
+            with suppress(csv.Error):  # a row of several lines
+                return tuple([known.get(line) or _rows([line])[0] for line in _lines(text)])
+        return tuple(_rows(io.StringIO(text, newline="")))
     except (UnicodeDecodeError, csv.Error) as error:
         raise Unreadable(f"no readable CSV: {error}") from error
+
+
+def rows_by_line(data: bytes, record: Record) -> dict[str, RecordRow]:
+    """Return the rows of a RECORD by their lines; {} where a row stands on several."""
+    lines = _lines(data.decode("utf-8"))
+    return dict(zip(lines, record, strict=True)) if len(lines) == len(record) else {}
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines that are not empty, as `csv` sees them."""
+    return [line for line in text.replace("\r", "\n").split("\n") if line]
+
+
+def _rows(lines: Iterable[str]) -> list[RecordRow]:
+    return [_row(fields) for fields in csv.reader(lines, strict=True) if fields]
 
 
 def _row(fields: list[str]) -> RecordRow:

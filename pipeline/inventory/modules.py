@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pipeline.inventory.answers import Answers
 from pipeline.oci.index import DIRECTORY
 from pipeline.oci.tree import Located
 from pipeline.oci.view import ImageView
@@ -20,7 +21,7 @@ _JOINED = re.compile(
 _DYNAMIC = (b"sys.modules", b"__path__")
 
 
-def search_path(view: ImageView, site: str) -> tuple[str, ...]:
+def search_path(view: ImageView, site: str, answers: Answers) -> tuple[str, ...]:
     """Return `site` and the directories that its .pth files add, in the order of `site.py`.
 
     Lines that import code are skipped, but for one form: what they do is known when they run.
@@ -28,16 +29,20 @@ def search_path(view: ImageView, site: str) -> tuple[str, ...]:
     names = sorted(
         path for path in view.tree.select(_is_path_file) if path.rpartition("/")[0] == site
     )
-    contents = view.read_many(names) if names else {}
+    additions = answers.of(view, names, "additions", _additions)
     found = [site]
     for name in names:
-        for line in contents[name].decode("utf-8", "backslashreplace").splitlines():
-            if added := _added(line.strip()):
-                path = added if added.startswith("/") else f"{site}/{added}"
-                directory = view.tree.real_path(path)
-                if directory:
-                    found.append(directory)
+        for added in additions[name]:
+            path = added if added.startswith("/") else f"{site}/{added}"
+            directory = view.tree.real_path(path)
+            if directory:
+                found.append(directory)
     return tuple(found)
+
+
+def _additions(path_file: bytes) -> list[str]:
+    lines = path_file.decode("utf-8", "backslashreplace").splitlines()
+    return [added for line in lines if (added := _added(line.strip()))]
 
 
 def _added(line: str) -> str:
@@ -68,7 +73,8 @@ class Modules:
 
     view: ImageView
     directories: tuple[str, ...]
-    _answers: dict[str, str | None] = field(default_factory=dict, compare=False)
+    answers: Answers = field(default_factory=Answers, compare=False, repr=False)
+    _missing_parts: dict[str, str | None] = field(default_factory=dict, compare=False)
 
     def missing(self, module: str) -> str | None:
         """Return the first part of a dotted name that no file provides, None when all is there.
@@ -77,9 +83,9 @@ class Modules:
         (an extension makes its own submodules), and below a package whose `__init__` meddles with
         `sys.modules` or its own `__path__`.
         """
-        if module not in self._answers:
-            self._answers[module] = self._missing(module)
-        return self._answers[module]
+        if module not in self._missing_parts:
+            self._missing_parts[module] = self._missing(module)
+        return self._missing_parts[module]
 
     def source(self, module: str) -> str | None:
         """Return the one source file that a module is made of, and nothing else.
@@ -129,8 +135,7 @@ class Modules:
     def _dynamic(self, packages: Sequence[str]) -> bool:
         real = [self.view.tree.real_path(f"{package}/__init__.py") for package in packages]
         there = [path for path in real if path and self._is_file(path)]
-        contents: Mapping[str, bytes] = self.view.read_many(there) if there else {}
-        return any(word in data for data in contents.values() for word in _DYNAMIC)
+        return any(self.answers.of(self.view, there, "dynamic", _makes_modules).values())
 
     def _is_folder(self, path: str) -> bool:
         """Whether this is a directory, be it one that no layer names."""
@@ -147,6 +152,10 @@ class Modules:
             directory, _, name = path.rpartition("/")
             found.add(f"{directory}/{name.split('.', 1)[0]}")
         return frozenset(found)
+
+
+def _makes_modules(source: bytes) -> bool:
+    return any(word in source for word in _DYNAMIC)
 
 
 def _is_path_file(node: Located) -> bool:

@@ -31,8 +31,8 @@ _ALWAYS = frozenset(
 )
 
 
-def defined_names(source: bytes) -> frozenset[str] | None:
-    """Return every name that a module can have once it is imported, without its submodules.
+def defined_names(source: bytes) -> list[str] | None:
+    """Return every name that a module can have once it is imported, without its submodules, sorted.
 
     Names that are bound under a condition count. None where statements do not tell: star imports,
     `__getattr__`, `globals()` and the like, and a source that this Python does not parse.
@@ -40,16 +40,16 @@ def defined_names(source: bytes) -> frozenset[str] | None:
     if _DYNAMIC.search(source):
         return None
     tree = _parse(source)
-    return None if tree is None else _ALWAYS.union(_bound(tree.body))
+    return None if tree is None else sorted(_ALWAYS.union(_bound(tree.body)))
 
 
-def mentioned_names(source: bytes, module: str) -> set[str]:
-    """Return all that `imported_names` can find, and perhaps more, without parsing the source."""
+def mentioned_names(source: bytes, module: str) -> list[str]:
+    """Return all that `imported_names` can find, and perhaps more, sorted, without parsing."""
     lines = re.compile(_FROM % re.escape(module).encode(), re.M)
     found: set[str] = set()
     for several, one in lines.findall(source):
         found.update(word.decode() for word in _WORD.findall(_COMMENT.sub(b"", several or one)))
-    return found
+    return sorted(found)
 
 
 def imported_names(source: bytes, module: str) -> dict[str, int]:

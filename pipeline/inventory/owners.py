@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,10 +17,15 @@ from pipeline.oci.index import SYMLINK
 from pipeline.oci.tree import Located, Tree
 from pipeline.oci.view import ImageView
 
-RowMemo = dict[tuple[str, str], Mapping[str, str]]
-"""Rows of RECORDs by site-packages and the RECORD's sha256: image path -> the row's own path."""
 
-_Rows = tuple[Distribution, Mapping[str, str]]
+@dataclass
+class RowMemo:
+    """RECORDs by their sha256, and their rows by that and site-packages: image path -> the row's
+    own path."""
+
+    contents: dict[str, bytes] = field(default_factory=dict)
+    links: tuple[Tree, Mapping[str, list[str]]] | None = None  # of the tree looked at last
+    rows: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -32,25 +37,47 @@ class Owners:
 
     view: ImageView
     inventory: Inventory
-    memo: RowMemo = field(default_factory=dict, compare=False)
+    memo: RowMemo = field(default_factory=RowMemo, compare=False)
+    _linked: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
 
     def of(self, path: str) -> Iterator[tuple[Distribution, str]]:
-        """Yield (distribution, row of its RECORD) of all that claim the file at a real path."""
-        first, shared = self._by_path
+        """Yield (distribution, row of its RECORD) of all that claim the file at a real path.
+
+        Only RECORDs that mention its name are parsed: of many files, `of_each` is cheaper.
+        """
         for name in self._names(path):
-            if name in shared:
-                yield from ((one, rows[name]) for one, rows in shared[name])
-            elif name in first:
-                one, rows = first[name]
-                yield one, rows[name]
+            base = name.rpartition("/")[2].encode("utf-8", "surrogateescape")
+            for one, record in self._records:
+                # A quote is doubled in CSV.
+                if b'"' in base or base in self.memo.contents[record]:
+                    rows = self._rows_of(one, record)
+                    if name in rows:
+                        yield one, rows[name]
+
+    def of_each(self, paths: Iterable[str]) -> Iterator[tuple[str, Distribution]]:
+        """Yield (path, distribution) of all that claim the files at some real paths."""
+        for path in paths:
+            first, shared = self._by_path
+            for name in self._names(path):
+                if name in shared:
+                    yield from ((path, one) for one in shared[name])
+                elif name in first:
+                    yield path, first[name]
 
     def files(self, distribution: Distribution) -> list[str]:
         """Return the image paths that the RECORD of a distribution names, in its order."""
-        return [path for one, rows in self._rows if one is distribution for path in rows]
+        return [
+            path
+            for one, record in self._records
+            if one is distribution
+            for path in self._rows_of(one, record)
+        ]
 
     def _names(self, path: str) -> list[str]:
         """Return a path and all others that lead to it through links."""
         names = [path]
+        if path not in self._links and not self._is_linked(path.rpartition("/")[0]):
+            return names
         for name in names:  # it grows: a link can lie below another one
             inside = name
             while inside:
@@ -61,48 +88,58 @@ class Owners:
                 inside = inside.rpartition("/")[0]
         return names
 
+    def _is_linked(self, directory: str) -> bool:
+        """Whether a link leads to a directory, or to one that it lies in."""
+        known = self._linked.get(directory)
+        if known is None:
+            above = directory.rpartition("/")[0]
+            known = directory in self._links or (bool(above) and self._is_linked(above))
+            self._linked[directory] = known
+        return known
+
     @cached_property
     def _links(self) -> Mapping[str, list[str]]:
-        """Links by the real path that they lead to."""
+        """Links by the real path that they lead to: a lower tree's, where none has changed."""
         tree = self.view.tree
+        if self.memo.links and _has_the_links_of(self.memo.links[0], tree):
+            self.memo.links = tree, self.memo.links[1]
+            return self.memo.links[1]
         links: dict[str, list[str]] = {}
         for path in tree.select(_is_link):
             real = tree.real_path(path)
             if real is not None and real != path:
                 links.setdefault(real, []).append(path)
+        self.memo.links = tree, links
         return links
 
     @cached_property
-    def _by_path(self) -> tuple[Mapping[str, _Rows], Mapping[str, list[_Rows]]]:
+    def _by_path(self) -> tuple[Mapping[str, Distribution], Mapping[str, list[Distribution]]]:
         """What names a path first; and all, for those that several name."""
-        first: dict[str, _Rows] = {}
-        shared: dict[str, list[_Rows]] = {}
-        for one in self._rows:
-            for path in first.keys() & one[1].keys():
+        first: dict[str, Distribution] = {}
+        shared: dict[str, list[Distribution]] = {}
+        for one, record in self._records:
+            paths = self._rows_of(one, record).keys()
+            for path in first.keys() & paths:
                 shared.setdefault(path, [first[path]]).append(one)
-            first |= dict.fromkeys(one[1].keys() - shared.keys(), one)
+            first |= dict.fromkeys(paths - shared.keys(), one)
         return first, shared
 
+    def _rows_of(self, distribution: Distribution, record: str) -> Mapping[str, str]:
+        key = (distribution.site, record)
+        if key not in self.memo.rows:
+            self.memo.rows[key] = _rows(distribution.site, self.memo.contents[record])
+        return self.memo.rows[key]
+
     @cached_property
-    def _rows(self) -> list[_Rows]:
-        found = _records(self.inventory, self.view.tree)
-        new = {
-            one.path: node for one, node in found if (one.site, node.entry.sha256) not in self.memo
-        }
-        paths = [node.entry.path for node in new.values()]
-        contents = self.view.read_many(paths) if paths else {}
-        rows = []
-        for one, node in found:
-            key = (one.site, node.entry.sha256)
-            if key not in self.memo:
-                self.memo[key] = _rows(one.site, contents[node.entry.path])
-            rows.append((one, self.memo[key]))
-        return rows
-
-
-def _records(inventory: Inventory, tree: Tree) -> list[tuple[Distribution, Located]]:
-    found = [(one, tree.resolve(f"{one.path}/RECORD")) for one in inventory.distributions]
-    return [(one, node) for one, node in found if node is not None and node.entry.has_content]
+    def _records(self) -> list[tuple[Distribution, str]]:
+        """Distributions, each with the sha256 of its RECORD, all of which are in `memo` then."""
+        tree, contents = self.view.tree, self.memo.contents
+        found = [(one, tree.resolve(f"{one.path}/RECORD")) for one in self.inventory.distributions]
+        records = [(one, node.entry) for one, node in found if node and node.entry.has_content]
+        new = {entry.path: entry.sha256 for _, entry in records if entry.sha256 not in contents}
+        read = self.view.read_many(list(new)) if new else {}
+        contents.update((new[path], data) for path, data in read.items())
+        return [(one, entry.sha256) for one, entry in records]
 
 
 def _rows(site: str, record: bytes) -> Mapping[str, str]:
@@ -112,6 +149,19 @@ def _rows(site: str, record: bytes) -> Mapping[str, str]:
     except (UnicodeDecodeError, csv.Error):
         return {}
     return {path: name for name in names if (path := claimed_path(site, name)) is not None}
+
+
+def _has_the_links_of(below: Tree, tree: Tree) -> bool:
+    """Whether a tree was made of another one by layers that touch no link."""
+    if tree is below:
+        return True
+    changed = tree.changed_since(below)
+    return changed is not None and not any(
+        node.entry.type == SYMLINK
+        for path in changed
+        for node in (below.nodes.get(path), tree.nodes.get(path))
+        if node is not None
+    )
 
 
 def _is_link(node: Located) -> bool:

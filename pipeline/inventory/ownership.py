@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -64,12 +64,20 @@ class _Resolved:
         return (self.first[path],) if path in self.first else ()
 
 
+# A line's stages can stand beside each other: v2 and v3 on v1.
+_KEPT = 3
+
+
 @dataclass
 class ClaimMemo:
-    """The claims on the tree that was looked at last: those on a tree on top of it are the same,
-    but for what the layers between them touch."""
+    """The claims on the trees that were looked at last, the newest first: those on a tree on top of
+    one of them are the same, but for what the layers between them touch."""
 
-    last: _Resolved | None = None
+    last: tuple[_Resolved, ...] = ()
+
+    def remember(self, found: _Resolved) -> None:
+        """Keep the claims on one more tree, and forget those that are too long ago."""
+        self.last = (found, *(one for one in self.last if one.tree is not found.tree))[:_KEPT]
 
 
 @dataclass(frozen=True)
@@ -129,16 +137,16 @@ class Ownership:
 
     @cached_property
     def _resolved(self) -> _Resolved:
-        last = self.memo.last
-        changed = self.tree.changed_since(last.tree) if last else None
-        if last is not None and last.tree is self.tree:
-            changed = frozenset()
-        if last is None or changed is None:
-            found = self._from_nothing()
-        else:
-            found = self._on_top(last, changed)
-        self.memo.last = found
+        found = next(self._found(), None) or self._from_nothing()
+        self.memo.remember(found)
         return found
+
+    def _found(self) -> Iterator[_Resolved]:
+        """Yield what follows from the claims on a tree that this one is, or stands on."""
+        for last in self.memo.last:
+            changed = frozenset() if last.tree is self.tree else self.tree.changed_since(last.tree)
+            if changed is not None:
+                yield self._on_top(last, changed)
 
     def _from_nothing(self) -> _Resolved:
         groups = tuple([self._resolve(one) for one in self.inventory.distributions])
@@ -176,16 +184,19 @@ class Ownership:
         order = {id(one): number for number, one in enumerate(self.inventory.distributions)}
         disputed = news.keys() | {claim.path for one in gone for claim in one.claims}
         for path in disputed:
-            rivals = [claim for claim in last.on(path) if id(claim.distribution) in kept]
-            rivals += news.get(path, ())
-            shared.pop(path, None)
+            rivals = news.get(path, [])
+            before = last.first.get(path)
+            if path in last.shared or (before and id(before.distribution) in kept):
+                rivals += (one for one in last.on(path) if id(one.distribution) in kept)
+                rivals.sort(key=lambda claim: order[id(claim.distribution)])
             if not rivals:
                 first.pop(path, None)
-                continue
-            rivals.sort(key=lambda claim: order[id(claim.distribution)])
-            first[path] = rivals[0]
+            else:
+                first[path] = rivals[0]
             if len(rivals) > 1:
                 shared[path] = tuple(rivals)
+            elif path in shared:
+                del shared[path]
         unsure = disputed | set(changed)
         unowned = last.unowned - unsure
         unowned |= {path for path in unsure if path in self.tree.nodes and path not in first}

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import date
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from packaging.markers import Environment
-from packaging.pylock import PackageWheel, Pylock
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from pipeline.errors import UsageError
 from pipeline.wheels.target import Target
+
+if TYPE_CHECKING:
+    from packaging.markers import Environment
+    from packaging.pylock import PackageWheel, Pylock
 
 
 @dataclass(frozen=True, order=True)
@@ -235,8 +237,9 @@ class Lock:
         wheels = []
         for package, artifact in selected:
             # the reader lets no other kind of artifact, and no entry without a version, through
-            assert isinstance(artifact, PackageWheel) and package.version is not None
-            wheels.append(locked_wheel(package.name, package.version, artifact))
+            assert package.version is not None
+            wheel = cast("PackageWheel", artifact)
+            wheels.append(locked_wheel(package.name, package.version, wheel))
         return tuple(sorted(wheels))
 
 

@@ -11,6 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from pipeline.errors import UsageError
 from pipeline.lock.entries import SHA256
 from pipeline.lock.model import (
     Base,
@@ -23,6 +24,7 @@ from pipeline.lock.model import (
     Zstd,
 )
 from pipeline.lock.table import Table, sorted_or_fault
+from pipeline.oci.references import parse_pinned
 from pipeline.wheels.target import MACHINES, Target
 
 _HEX = "64 lower-case hex digits"
@@ -134,6 +136,10 @@ def _base(name: str, table: Table, resolved: bool) -> Base:
     if "image" in table.values:
         image, suite = table.text("image"), ""
         digest = table.text("digest", pattern=f"sha256:{SHA256}", like=f"sha256: and {_HEX}")
+        try:
+            parse_pinned(f"{image}@{digest}")
+        except UsageError as error:
+            table.fault("image", error.message.replace(f"@{digest}", ""))
         captured = _captured(table.table("captured")) if "captured" in table.values else None
         packages: tuple[str, ...] = ()
         debs: tuple[LockedDeb, ...] = ()

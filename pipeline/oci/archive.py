@@ -30,6 +30,7 @@ from pipeline.oci.view import LayerInfo, LayersView
 
 _HEX = re.compile(r"[0-9a-f]{64}")
 _BLOB = re.compile(r"blobs/sha256/([0-9a-f]{64})")
+_OLD = "repositories"
 _AGAIN = "save or copy the image again"
 
 
@@ -92,6 +93,12 @@ def _json(archive: Archive, name: object) -> tuple[Any, str]:
 
 def _images(archive: Archive) -> list[_Image]:
     """Return every image that manifest.json lists."""
+    if archive.has(_OLD) and not archive.has(MANIFEST):
+        raise UsageError(
+            f"docker-archive:{archive.path}: it has {_OLD} and no {MANIFEST}: Docker before 1.10"
+            " saved it, whose images have no digests of their layers",
+            hint="save it again: docker load -i FILE, then docker save -o NEW IMAGE",
+        )
     if not archive.has(MANIFEST):
         raise UsageError(
             f"docker-archive:{archive.path}: it has no {MANIFEST}",

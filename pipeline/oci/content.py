@@ -7,16 +7,19 @@ import hashlib
 import io
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import BinaryIO
+from contextlib import contextmanager, nullcontext, suppress
+from typing import BinaryIO, cast
 
 import zstandard
+from zlib_ng import gzip_ng, zlib_ng
 
 from pipeline.errors import Refusal
 from pipeline.oci import tarstream
+from pipeline.oci.ahead import Ahead, Filling
+from pipeline.oci.binary import ELF
 from pipeline.oci.blob import Blob, opened
-from pipeline.oci.frames import FrameFault, Frames, find_frames
-from pipeline.oci.hashing import Digest, HashThread
+from pipeline.oci.elf import read_elf
+from pipeline.oci.frames import HEADER, FrameFault, Frames, FrameScan, may_be_frames
 from pipeline.oci.index import (
     DIRECTORY,
     FILE,
@@ -31,52 +34,66 @@ from pipeline.oci.index import (
     Entry,
     LayerIndex,
     binary_start,
+    make_entry,
 )
-from pipeline.oci.layer import OPAQUE_NAME, WHITEOUT_PREFIX
-from pipeline.oci.tarstream import TarFault, read_tar
+from pipeline.oci.layer import FRAME_SIZE, OPAQUE_NAME, WHITEOUT_PREFIX
+from pipeline.oci.passing import NotHeld, Passing
+from pipeline.oci.source import CUT, TarFault
+from pipeline.oci.tarstream import members
 from pipeline.oci.texts import MAX_TEXT, Keep, Texts
 
 CHUNK = 1024 * 1024
-_LARGE = 256 * 1024  # bytes from which handing a file to a thread is cheaper than hashing it
+# A frame of ours fills a buffer, so that libzstd unpacks it right into it, if all of it is at hand.
+_UNIT, _UNITS = FRAME_SIZE, 4
+_PACKED = 2 * FRAME_SIZE
+_EMPTY = hashlib.sha256().hexdigest()
 _MAGIC = ((b"\x1f\x8b", MEDIA_TYPE_GZIP), (b"\x28\xb5\x2f\xfd", MEDIA_TYPE_ZSTD))
 _TYPES = {
-    tarstream.FILE: FILE,
     tarstream.DIRECTORY: DIRECTORY,
     tarstream.SYMLINK: SYMLINK,
-    tarstream.HARDLINK: HARDLINK,
     tarstream.CHAR: "char",
     tarstream.BLOCK_DEVICE: "block",
     tarstream.FIFO: "fifo",
 }
-DAMAGE = (TarFault, FrameFault, zlib.error, zstandard.ZstdError, EOFError, gzip.BadGzipFile)
+DAMAGE: tuple[type[Exception], ...] = (
+    TarFault,
+    FrameFault,
+    zlib.error,
+    cast("type[Exception]", zlib_ng.error),
+    zstandard.ZstdError,
+    EOFError,
+    gzip.BadGzipFile,
+)
 
 
-class Hashing(io.RawIOBase):
-    """A reader that hashes and counts what passes through it."""
+class _Packed(io.RawIOBase):
+    """A blob as a decompressor reads it, whose frames are found on the way."""
 
-    def __init__(self, inner: BinaryIO, thread: HashThread | None = None):
-        self._inner = inner
-        self._thread = thread
-        self.sha256 = hashlib.sha256()
-        self.count = 0
+    def __init__(self, blob: Ahead, scan: FrameScan | None):
+        self._blob, self._scan = blob, scan
+        self.frames: Frames | None = None
 
     def readable(self) -> bool:
         return True
 
+    def read(self, size: int = -1) -> memoryview:
+        """Return some bytes, where they lie until the next call."""
+        data = self._blob.take(size)
+        if self._scan is not None:
+            self._scan.feed(data)
+        return data
+
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self._inner.read(len(buffer))
+        data = self.read(len(buffer))
         buffer[: len(data)] = data
-        if self._thread is None:
-            self.sha256.update(data)
-        else:
-            self._thread.update(self.sha256, data)
-        self.count += len(data)
         return len(data)
 
-    def drain(self) -> None:
-        """Read to the end: what follows the tar's end belongs to the digest too."""
-        while self.read(CHUNK):
+    def finish(self) -> None:
+        """Read to the end: what follows the content belongs to the digest too."""
+        while self.read(_PACKED):
             pass
+        if self._scan is not None:
+            self.frames = self._scan.close()
 
 
 def media_type_of(blob: Blob) -> str:
@@ -87,13 +104,17 @@ def media_type_of(blob: Blob) -> str:
 
 
 @contextmanager
-def decompressed(stream: BinaryIO, media_type: str) -> Iterator[BinaryIO]:
-    """Open the tar in a layer's stream; `media_type` is one that `media_type_of` gives."""
+def decompressed(
+    stream: BinaryIO, media_type: str, size: int = zstandard.DECOMPRESSION_RECOMMENDED_INPUT_SIZE
+) -> Iterator[BinaryIO]:
+    """Open the tar in a layer's stream, of which `size` bytes are read at once; `media_type` is one
+    that `media_type_of` gives."""
     if media_type == MEDIA_TYPE_GZIP:
-        with gzip.GzipFile(fileobj=stream) as unzipped:
-            yield unzipped  # type: ignore[misc]
+        with gzip_ng.GzipNGFile(fileobj=stream) as unzipped:  # type: ignore[no-untyped-call]
+            yield cast(BinaryIO, unzipped)
     elif media_type == MEDIA_TYPE_ZSTD:
-        reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+        unpacker = zstandard.ZstdDecompressor()
+        reader = unpacker.stream_reader(stream, read_size=size, read_across_frames=True)
         with reader:
             yield reader
     else:
@@ -109,39 +130,62 @@ def index_blob(blob: Blob, digest: str = "", texts: Texts | None = None) -> Laye
     """
     media_type = media_type_of(blob)
     try:
-        frames = find_frames(blob) if media_type == MEDIA_TYPE_ZSTD else None
-        is_random = frames is not None or media_type == MEDIA_TYPE_TAR
         with (
             opened(blob) as file,
-            texts.collect(digest) if texts and digest and not is_random else nullcontext() as keep,
+            texts.collect(digest)
+            if texts and digest and not _may_be_random(blob, media_type)
+            else nullcontext() as keep,
         ):
-            # Unpacking, hashing the tar and hashing its files are three things at once.
-            with HashThread() as tars, HashThread() as files:
-                outer = Hashing(file, tars)
-                with decompressed(io.BufferedReader(outer, CHUNK), media_type) as plain:
-                    # Reads of whole blocks and chunks pass through; headers come from a buffer.
-                    inner = Hashing(plain, tars)
-                    members = list(_entries(io.BufferedReader(inner, CHUNK), files, keep))
-                    inner.drain()
-                outer.drain()
-            found = "sha256:" + outer.sha256.hexdigest()
-            if digest and found != digest:
+            index = (
+                _index_plain(file, keep)
+                if media_type == MEDIA_TYPE_TAR
+                else _index_packed(file, media_type, keep)
+            )
+            if digest and index.digest != digest:
                 raise Refusal(
-                    f"{blob}: holds {found}, not what its name says",
+                    f"{blob}: holds {index.digest}, not what its name says",
                     hint="make or copy the layout again",
                 )
     except DAMAGE as error:
         raise Refusal(f"{blob}: not a readable layer: {error}") from error
-    entries = tuple(
-        entry if hashed is None else entry._replace(sha256=hashed.hexdigest())
-        for entry, hashed in members
-    )
-    if frames is not None and not _covers(frames, inner.count):
+    return index
+
+
+def _may_be_random(blob: Blob, media_type: str) -> bool:
+    """Whether a blob allows random access, as far as its start tells."""
+    if media_type != MEDIA_TYPE_ZSTD:
+        return media_type == MEDIA_TYPE_TAR
+    with opened(blob) as file:
+        return may_be_frames(file.read(HEADER))
+
+
+def _index_plain(file: BinaryIO, keep: Keep | None) -> LayerIndex:
+    with Ahead(cast(Filling, file), unit=_UNIT, units=_UNITS) as tar:
+        entries = tuple(_entries(tar, keep))
+        tar.drain()
+    digest = "sha256:" + tar.sha256.hexdigest()
+    return LayerIndex(digest, digest, tar.count, MEDIA_TYPE_TAR, entries)
+
+
+def _index_packed(file: BinaryIO, media_type: str, keep: Keep | None) -> LayerIndex:
+    # Reading, hashing the blob, unpacking, hashing the tar, and looking into it with hashing its
+    # files, are five things at once.
+    with Ahead(cast(Filling, file), unit=_PACKED, units=2) as blob:
+        packed = _Packed(blob, FrameScan() if media_type == MEDIA_TYPE_ZSTD else None)
+        with (
+            decompressed(cast(BinaryIO, packed), media_type, _PACKED) as plain,
+            Ahead(cast(Filling, plain), packed.finish, unit=_UNIT, units=_UNITS) as tar,
+        ):
+            entries = tuple(_entries(tar, keep))
+            tar.drain()
+        blob.drain()
+    frames = packed.frames
+    if frames is not None and not _covers(frames, tar.count):
         frames = None
     return LayerIndex(
-        digest=found,
-        diff_id="sha256:" + inner.sha256.hexdigest(),
-        size=outer.count,
+        digest="sha256:" + blob.sha256.hexdigest(),
+        diff_id="sha256:" + tar.sha256.hexdigest(),
+        size=blob.count,
         media_type=media_type,
         entries=entries,
         frame_size=frames.size if frames else 0,
@@ -156,60 +200,82 @@ def _covers(frames: Frames, size: int) -> bool:
 
 def normal_path(name: str) -> str:
     """Return a tar member's name as an index path; raises TarFault when it leaves the root."""
+    if not ("/." in name or "//" in name or name.startswith(("/", ".")) or name.endswith("/")):
+        return name  # as nearly all are
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
         raise TarFault(f"entry {name!r} climbs out of the root")
     return "/".join(parts)
 
 
-def _entries(
-    plain: BinaryIO, thread: HashThread, keep: Keep | None
-) -> Iterator[tuple[Entry, Digest | None]]:
-    """Yield entries; of one with a digest that has yet to be taken when the thread is through."""
-    files: dict[str, tuple[Entry, Digest | None]] = {}
-    for member, stream in read_tar(plain):
-        path = normal_path(member.name)
-        parent, _, base = path.rpartition("/")
-        mode = member.mode
-        kind = _TYPES[member.type]
-        if base == OPAQUE_NAME:
-            yield Entry(parent, OPAQUE, mode), None
-        elif base.startswith(WHITEOUT_PREFIX):
-            removed = base[len(WHITEOUT_PREFIX) :]
-            if removed in ("", ".", ".."):
-                raise TarFault(f"entry {path!r} removes nothing that has a name")
-            yield Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode), None
-        elif stream is not None:
-            text = keep if member.size <= MAX_TEXT else None
-            sha256, start, digest = _hash(stream, member.size, thread, text)
-            offset = member.offset if member.size else -1
-            entry = Entry(path, FILE, mode, member.size, sha256, "", offset, start, member.mtime)
-            files[path] = (entry, digest)
-            yield entry, digest
-        elif kind == HARDLINK:
+def _entries(tar: Ahead, keep: Keep | None) -> Iterator[Entry]:
+    files: dict[str, Entry] = {}
+    for member in members(tar):
+        name = member.name
+        path = normal_path(name)
+        kind = member.type
+        if WHITEOUT_PREFIX in name and (entry := _whiteout(path, member.mode)) is not None:
+            yield entry
+        elif kind == tarstream.FILE:
+            size = member.size
+            sha256, start = _hash(tar, size, keep)
+            offset = member.offset if size else -1
+            entry = make_entry(
+                (path, FILE, member.mode, size, sha256, "", offset, start, member.mtime)
+            )
+            files[path] = entry
+            yield entry
+        elif kind == tarstream.HARDLINK:
             target = normal_path(member.link)
-            source, digest = files.get(target, (Entry(target, FILE, mode), None))
-            yield source._replace(path=path, type=HARDLINK, mode=mode, link=target), digest
+            mode = member.mode
+            source = files.get(target) or Entry(target, FILE, mode)
+            yield source._replace(path=path, type=HARDLINK, mode=mode, link=target)
         elif path:
-            yield Entry(path, kind, mode, 0, "", member.link if kind == SYMLINK else ""), None
+            link = member.link if kind == tarstream.SYMLINK else ""
+            yield Entry(path, _TYPES[kind], member.mode, 0, "", link)
 
 
-def _hash(
-    stream: BinaryIO, size: int, thread: HashThread, keep: Keep | None
-) -> tuple[str, str, Digest | None]:
-    """Return (hex sha256, `Entry.start`, None) of a member's data; of a large file the digest that
-    the thread fills, and no text of it yet. `keep` is given the data whole."""
-    if keep is not None:
-        data = stream.read()
+def _whiteout(path: str, mode: int) -> Entry | None:
+    """Return what a name that is a marker means; None for any other name."""
+    parent, _, base = path.rpartition("/")
+    if base == OPAQUE_NAME:
+        return Entry(parent, OPAQUE, mode)
+    if not base.startswith(WHITEOUT_PREFIX):
+        return None
+    removed = base[len(WHITEOUT_PREFIX) :]
+    if removed in ("", ".", ".."):
+        raise TarFault(f"entry {path!r} removes nothing that has a name")
+    return Entry(f"{parent}/{removed}" if parent else removed, WHITEOUT, mode)
+
+
+def _hash(tar: Ahead, size: int, keep: Keep | None) -> tuple[str, str]:
+    """Return (hex sha256, `Entry.start`) of the data that follows; `keep` is told of it."""
+    if keep is not None and size <= MAX_TEXT:
+        data = tar.exactly(size)
         sha256 = hashlib.sha256(data).hexdigest()
-        keep(sha256, data)
-        return sha256, binary_start(data[:START]), None
-    chunk = stream.read(CHUNK)
-    start = binary_start(chunk[:START])
-    if size < _LARGE:
-        return hashlib.sha256(chunk).hexdigest(), start, None
-    digest = hashlib.sha256()
-    while chunk:
-        thread.update(digest, chunk)
-        chunk = stream.read(CHUNK)
-    return "", start, digest
+        keep.text(sha256, data)
+        if data.startswith(ELF):
+            keep.binary(sha256, read_elf(io.BytesIO(data)))
+        return sha256, binary_start(data)
+    if not size:
+        return _EMPTY, ""
+    piece = tar.take(size)
+    start = piece[:START].tobytes()
+    passing = Passing(size) if keep is not None and start.startswith(ELF) else None
+    if passing is not None:
+        passing.add(piece)
+    digest = hashlib.sha256(piece)
+    left = size - len(piece)
+    while left:
+        piece = tar.take(left)
+        if not piece:
+            raise TarFault(CUT)
+        digest.update(piece)
+        if passing is not None:
+            passing.add(piece)
+        left -= len(piece)
+    sha256 = digest.hexdigest()
+    if keep is not None and passing is not None:
+        with suppress(NotHeld):  # whoever asks for it reads the layer
+            keep.binary(sha256, passing.elf())
+    return sha256, binary_start(start)

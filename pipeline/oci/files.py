@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Collection
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import zstandard
 
 from pipeline.errors import Refusal
 from pipeline.oci.blob import Blob, opened
-from pipeline.oci.content import CHUNK, DAMAGE, Hashing, decompressed, media_type_of, normal_path
+from pipeline.oci.content import CHUNK, DAMAGE, decompressed, media_type_of, normal_path
 from pipeline.oci.index import MEDIA_TYPE_TAR, Entry, LayerIndex
 from pipeline.oci.tarstream import read_tar
 from pipeline.oci.texts import MAX_TEXT, Keep, Texts
@@ -152,11 +152,11 @@ def _read_scanning(
     found: dict[str, bytes] = {}
     try:
         with opened(blob) as file, decompressed(file, media_type_of(blob)) as plain:
-            for member, stream in read_tar(io.BufferedReader(Hashing(plain), CHUNK)):
+            for member, stream in read_tar(io.BufferedReader(cast(io.RawIOBase, plain), CHUNK)):
                 path = normal_path(member.name)
                 if keep is not None and stream is not None and member.size <= MAX_TEXT:
                     data = stream.read()
-                    keep(hashlib.sha256(data).hexdigest(), data)
+                    keep.text(hashlib.sha256(data).hexdigest(), data)
                     stream = io.BytesIO(data)
                 if stream is None or path not in names:
                     continue

@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 # Past the keyword arguments of a named tuple: there are 50,000 entries to be made at every start.
-_make_entry = partial(tuple.__new__, Entry)
+make_entry = partial(tuple.__new__, Entry)
 
 
 def binary_start(data: bytes) -> str:
@@ -142,7 +142,7 @@ class LayerIndex:
             diff_id=document["diff_id"],
             size=document["size"],
             media_type=document["media_type"],
-            entries=tuple(map(_make_entry, rows)),
+            entries=tuple(map(make_entry, rows)),
             frame_size=document["frame_size"],
             frames=tuple(document["frames"]),
         )

@@ -9,9 +9,15 @@ of any declared size into memory.
 from __future__ import annotations
 
 import io
-import os
+import struct
+import zlib
 from collections.abc import Iterator
+from functools import lru_cache, partial
 from typing import BinaryIO, NamedTuple, cast
+
+from pipeline.oci.source import Source, TarFault
+
+__all__ = ["Member", "TarFault", "members", "read_tar"]
 
 BLOCK = 512
 FILE, HARDLINK, SYMLINK, DIRECTORY = b"0", b"1", b"2", b"5"
@@ -26,11 +32,9 @@ _POSIX = b"ustar\0"
 _MAX_EXTENDED = 1024 * 1024  # bytes of an extended header; real ones have some hundred
 _MAX_CHAIN = 16  # extended headers before one entry; real entries have three at most
 MAX_ENTRIES = 1_000_000
-_COPY = 1024 * 1024
-
-
-class TarFault(ValueError):
-    """The archive is damaged, or is made to mislead; says how."""
+# name; mode, uid and gid; size; mtime; checksum; type; link; magic; what is not looked at; prefix
+_HEADER = struct.Struct("100s24s12s12s8sc100s6s82s155s12x")
+_BLANK = 8 * 0x20  # what the checksum's own field counts for
 
 
 class Member(NamedTuple):
@@ -53,7 +57,7 @@ class Member(NamedTuple):
 class _Stream(io.RawIOBase):
     """The data of one member."""
 
-    def __init__(self, tar: _Source, size: int):
+    def __init__(self, tar: Source, size: int):
         self._tar = tar
         self.left = size
 
@@ -70,47 +74,6 @@ class _Stream(io.RawIOBase):
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
-
-
-class _Source:
-    """Reads from a stream that may return less than it is asked for, and counts."""
-
-    def __init__(self, file: BinaryIO):
-        self._file = file
-        self._end = 0
-        self.position = 0
-        if file.seekable():  # a file: what nobody reads is jumped over
-            here = file.tell()
-            self._end = file.seek(0, os.SEEK_END)
-            file.seek(here)
-
-    def upto(self, size: int) -> bytes:
-        data = self._file.read(size)
-        if 0 < len(data) < size:
-            parts = [data]
-            missing = size - len(data)
-            while missing and (more := self._file.read(missing)):
-                parts.append(more)
-                missing -= len(more)
-            data = b"".join(parts)
-        self.position += len(data)
-        return data
-
-    def exactly(self, size: int) -> bytes:
-        data = self.upto(size)
-        if len(data) != size:
-            raise TarFault("it ends inside an entry")
-        return data
-
-    def skip(self, size: int) -> None:
-        if self._end and size > BLOCK:
-            if self._file.tell() + size > self._end:
-                raise TarFault("it ends inside an entry")
-            self._file.seek(size, os.SEEK_CUR)
-            self.position += size
-            return
-        while size:
-            size -= len(self.exactly(min(size, _COPY)))
 
 
 class _Extended:
@@ -168,22 +131,34 @@ def read_tar(file: BinaryIO) -> Iterator[tuple[Member, BinaryIO | None]]:
     After the last entry, the end of the archive has been read and what follows it not. Raises
     TarFault.
     """
-    source = _Source(file)
+    source = Source(file)
+    for member in members(source):
+        stream = _Stream(source, member.size) if member.type == FILE else None
+        yield member, cast("BinaryIO | None", stream)
+
+
+def members(source: Source) -> Iterator[Member]:
+    """Yield every entry. Whoever takes one may read its data from the source, at most that.
+
+    After the last entry, the end of the archive has been read and what follows it not. Raises
+    TarFault.
+    """
     extended = _Extended()
     entries = 0
     while header := source.upto(BLOCK):
         if len(header) < BLOCK:
             raise TarFault("it ends inside a header")
-        if not header.strip(b"\0"):
+        if not header[0] and not header.strip(b"\0"):
             if source.upto(BLOCK).strip(b"\0"):
                 raise TarFault("something follows the first half of its end")
             if extended.count:
                 raise TarFault("an extended header has no entry")
             return
-        kind = header[156:157]
-        _check(header)
-        size = _number(header[124:136], "size")
+        fields = _HEADER.unpack(header)
+        _check(header, fields[4])
+        kind = fields[5]
         if kind in _EXTENDED:
+            size = _number(fields[2], "size")
             if size > _MAX_EXTENDED:
                 raise TarFault(f"an extended header declares {size} bytes")
             data = source.exactly(size)
@@ -193,25 +168,29 @@ def read_tar(file: BinaryIO) -> Iterator[tuple[Member, BinaryIO | None]]:
         entries += 1
         if entries > MAX_ENTRIES:
             raise TarFault(f"it has more than {MAX_ENTRIES} entries")
-        member = _member(header, kind, size, extended, source.position)
-        extended = _Extended()
-        if member.type != FILE:
-            yield member, None
-            continue
-        stream = _Stream(source, member.size)
-        yield member, cast(BinaryIO, stream)
-        source.skip(stream.left)
-        source.skip(-member.size % BLOCK)
+        member = _member(fields, extended, source.position)
+        if extended.count:
+            extended = _Extended()
+        yield member
+        if member.size:
+            end = member.offset + member.size
+            source.skip(end + -end % BLOCK - source.position)
     if extended.count:
         raise TarFault("an extended header has no entry")
     if not source.position:
         raise TarFault("it is empty")
 
 
-def _check(header: bytes) -> None:
+def _check(header: bytes, field: bytes) -> None:
     """Hold a header against its checksum: sums of bytes, by old programs of signed ones."""
-    said = _number(header[148:156], "checksum")
-    found = sum(header) - sum(header[148:156]) + 8 * 0x20
+    if header.isascii():
+        # The lower half of Adler-32 is 1 + the sum of the bytes, while that is below 65521.
+        found = (zlib.adler32(header) & 0xFFFF) - (zlib.adler32(field) & 0xFFFF) + _BLANK
+        if field == b"%06o\0 " % found:  # as nearly everybody writes it
+            return
+    else:
+        found = sum(header) - sum(field) + _BLANK
+    said = _number(field, "checksum")
     if found == said:
         return
     high = sum(byte >= 0x80 for byte in header[:148] + header[156:])
@@ -219,34 +198,52 @@ def _check(header: bytes) -> None:
         raise TarFault("a header is damaged: wrong checksum")
 
 
-def _member(header: bytes, kind: bytes, size: int, extended: _Extended, position: int) -> Member:
-    name = _text(header[:100])
-    prefix = _text(header[345:500]) if header[257:263] == _POSIX else ""
-    if prefix:
-        name = f"{prefix}/{name}"
-    if extended.name is not None:
-        name = extended.name
+_make_member = partial(tuple.__new__, Member)
+
+
+def _member(fields: tuple[bytes, ...], extended: _Extended, position: int) -> Member:
+    field, owner, length, time, _, kind, target, magic, _, start = fields
+    name = field.partition(b"\0")[0].decode("utf-8", "surrogateescape")
+    if start[0] and magic == _POSIX:
+        name = f"{_directory(start)}/{name}"
+    link = _text(target) if target[0] else ""
+    size = _number(length, "size")
+    mtime = _time(time)
+    if extended.count:
+        name = name if extended.name is None else extended.name
+        link = link if extended.link is None else extended.link
+        size = size if extended.size is None else extended.size
+        mtime = mtime if extended.mtime is None else extended.mtime
     if kind in _REGULAR:
         kind = DIRECTORY if kind == b"\0" and name.endswith("/") else FILE
     elif kind == _SPARSE:
         raise TarFault("it holds a sparse file, which no layer needs")
     elif kind not in _TYPES:
         raise TarFault(f"entry {name!r} has unknown type {kind!r}")
-    if extended.size is not None:
-        size = extended.size
-    mtime = _number(header[136:148], "mtime", negative=True)
-    return Member(
-        name=name,
-        type=kind,
-        mode=_number(header[100:108], "mode") & 0o7777,
-        uid=_number(header[108:116], "uid", negative=True),
-        gid=_number(header[116:124], "gid", negative=True),
-        # What is no file has no data, whatever its header declares: as Go's and Python's readers.
-        size=size if kind == FILE else 0,
-        mtime=mtime if extended.mtime is None else extended.mtime,
-        link=_text(header[157:257]) if extended.link is None else extended.link,
-        offset=position,
+    # What is no file has no data, whatever its header declares: as Go's and Python's readers.
+    size = size if kind == FILE else 0
+    return _make_member((name, kind, *_owner(owner), size, mtime, link, position))
+
+
+# Most entries of a tar have the same ones.
+@lru_cache(maxsize=1024)
+def _owner(field: bytes) -> tuple[int, int, int]:
+    """Return mode, uid and gid of a header."""
+    return (
+        _number(field[:8], "mode") & 0o7777,
+        _number(field[8:16], "uid", negative=True),
+        _number(field[16:], "gid", negative=True),
     )
+
+
+@lru_cache(maxsize=1024)
+def _directory(field: bytes) -> str:
+    return _text(field)
+
+
+@lru_cache(maxsize=1024)
+def _time(field: bytes) -> int:
+    return _number(field, "mtime", negative=True)
 
 
 def _text(data: bytes, *, whole: bool = False) -> str:
@@ -259,13 +256,16 @@ def _text(data: bytes, *, whole: bool = False) -> str:
 
 def _number(field: bytes, what: str, *, negative: bool = False) -> int:
     """Return an octal number, or one in base 256, of which the first bit is set."""
+    digits = field.partition(b"\0")[0]
+    if digits and not digits.strip(b"01234567"):
+        return int(digits, 8)
     if field[0] & 0x80:
         value = int.from_bytes(field, "big", signed=True)
         # The first bit only marks the form; of a positive number it is no sign.
         if field[0] == 0x80:
             value = int.from_bytes(field[1:], "big")
     else:
-        digits = field.partition(b"\0")[0].strip(b" ")
+        digits = digits.strip(b" ")
         if digits.strip(b"01234567"):
             raise TarFault(f"a header has {digits!r} as its {what}")
         value = int(digits, 8) if digits else 0

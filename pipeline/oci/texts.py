@@ -1,35 +1,58 @@
-"""The small text files of layers that allow no random access, kept when such a layer is read.
+"""What is kept of layers that allow no random access, when such a layer is read.
 
 A gzip layer must be unpacked from its start for each file that is wanted of it. What is wanted is
 nearly always text of moderate size: metadata, sources, headers. So the pass that reads such a layer
-keeps all of those, in one SQLite file a layer, and the layer itself is rarely read again. This is
-a cache: whoever takes a text from it holds it against the sha256 of the layer's index.
+keeps all of those, and what a loader reads of the binaries, in one SQLite file a layer, and the
+layer itself is rarely read again. This is a cache: whoever takes a text from it holds it against
+the sha256 of the layer's index.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import zstandard
+
+from pipeline.oci.elf import Elf
 
 MAX_TEXT = 4 * 1024 * 1024  # the largest RECORD in sight has 2 MB
 _LOOKED_AT = 8192  # bytes that must hold no NUL
 _LEVEL = 1
 _ASKED = 500  # placeholders of one statement
 _TABLE = "CREATE TABLE texts (sha256 BLOB PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID"
-Keep = Callable[[str, bytes], None]
-"""Is told the hex sha256 of a file of a layer, and its content."""
+_BINARIES = "CREATE TABLE binaries (sha256 BLOB PRIMARY KEY, elf TEXT NOT NULL) WITHOUT ROWID"
+
+
+class Keep(Protocol):
+    """Is told of files of a layer, by their hex sha256."""
+
+    def text(self, sha256: str, data: bytes) -> None:
+        """Take the whole content of a file, if it is worth keeping."""
+        ...
+
+    def binary(self, sha256: str, elf: Elf | None) -> None:
+        """Take what a loader reads of an ELF file, None for one that it does not load."""
+        ...
 
 
 def is_text(data: bytes) -> bool:
     """Whether a file is worth keeping: small, and text as far as can be seen."""
     return len(data) <= MAX_TEXT and b"\0" not in data[:_LOOKED_AT]
+
+
+def _elf(row: list[object] | None) -> Elf | None:
+    if row is None:
+        return None
+    soname, needed, rpath, runpath, executable = row
+    return Elf(str(soname), tuple(map(str, needed)), str(rpath), str(runpath), bool(executable))  # type: ignore[call-overload]
 
 
 class Texts:
@@ -65,6 +88,17 @@ class Texts:
             return {}
         return found
 
+    def binaries(self, digest: str) -> dict[str, Elf | None]:
+        """Return what is kept of a layer's binaries, by hex sha256. Others may be in it, too."""
+        if not self.has(digest):
+            return {}
+        try:
+            with contextlib.closing(self._open(digest)) as database:
+                rows = database.execute("SELECT sha256, elf FROM binaries").fetchall()
+            return {key.hex(): _elf(json.loads(text)) for key, text in rows}
+        except (sqlite3.Error, ValueError, TypeError):  # another release of this program wrote it
+            return {}
+
     def _open(self, digest: str) -> sqlite3.Connection:
         return sqlite3.connect(f"{self._place(digest).absolute().as_uri()}?immutable=1", uri=True)
 
@@ -90,7 +124,7 @@ class Texts:
                 yield None
                 return
             stack.callback(writer.discard)
-            yield writer.keep
+            yield writer
             writer.finish(self._place(digest))
 
     def _place(self, digest: str) -> Path:
@@ -111,13 +145,22 @@ class _Writer:
         self._database.execute("PRAGMA journal_mode=OFF")
         self._database.execute("PRAGMA synchronous=OFF")
         self._database.execute(_TABLE)
+        self._database.execute(_BINARIES)
 
-    def keep(self, sha256: str, data: bytes) -> None:
-        if not self._good or not is_text(data):
+    def text(self, sha256: str, data: bytes) -> None:
+        if not is_text(data):
             return
-        row = (bytes.fromhex(sha256), self._deflate.compress(data))
+        self._insert("texts", sha256, self._deflate.compress(data))
+
+    def binary(self, sha256: str, elf: Elf | None) -> None:
+        self._insert("binaries", sha256, json.dumps(elf))
+
+    def _insert(self, table: str, sha256: str, value: bytes | str) -> None:
+        if not self._good:
+            return
+        row = (bytes.fromhex(sha256), value)
         try:
-            self._database.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", row)
+            self._database.execute(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", row)
         except sqlite3.Error:  # no space: the layer itself is read instead
             self._good = False
 

@@ -27,6 +27,7 @@ from packaging.version import Version
 from pipeline.patching.encoding import PYTHON_SUFFIXES
 from pipeline.patching.hints import holders
 from pipeline.patching.model import Patch, Variant
+from pipeline.patching.notes import Notes
 from pipeline.patching.outcomes import EditResult, Evaluation, Outcome, PatchResult, PostImage
 from pipeline.patching.syntax import syntax_faults
 from pipeline.patching.variants import choose_variant
@@ -45,13 +46,16 @@ def evaluate(
     versions: Mapping[str, Version],
     python: str,
     candidates: Candidates | None = None,
+    notes: Notes | None = None,
 ) -> Evaluation:
     """The answer about `patches`, applied in this order to the files that `read` gives.
 
     `versions` are the installed distributions by canonical name, `python` is the image's Python
-    ("3.12"). Nothing is written. Raises OutsideTrouble when ruff does not run.
+    ("3.12"). `notes` spare asking about texts that were asked about before. Nothing is written.
+    Raises OutsideTrouble when ruff does not run.
     """
-    space = Workspace(read)
+    notes = notes or Notes()
+    space = Workspace(read, notes)
     edits: dict[Key, EditResult] = {}
     chosen: list[tuple[Patch, Variant | None, PatchResult]] = []
     names: set[str] = set()
@@ -77,7 +81,7 @@ def evaluate(
         )
         for edit in variant.edits if variant else ():
             edits[patch.name, edit.id] = space.apply(patch.name, edit)
-    _check_syntax(space, edits, python)
+    _check_syntax(space, edits, python, notes)
     _check_again(space, chosen, edits)
     _check_halves(chosen, edits)
     if candidates is not None:
@@ -127,13 +131,18 @@ def _check_again(
             )
 
 
-def _check_syntax(space: Workspace, edits: dict[Key, EditResult], python: str) -> None:
+def _check_syntax(
+    space: Workspace, edits: dict[Key, EditResult], python: str, notes: Notes
+) -> None:
+    question = f"parses for Python {python}"
     after = {
         path: data
         for path, (_, data) in space.changed().items()
-        if path.endswith(tuple(PYTHON_SUFFIXES))
+        if path.endswith(tuple(PYTHON_SUFFIXES)) and not notes.recall(question, data)
     }
     faults = syntax_faults(after, python)
+    for path in after.keys() - faults.keys():
+        notes.note(question, after[path], True)
     before = syntax_faults(
         {path: data for path, (data, _) in space.changed().items() if path in faults}, python
     )

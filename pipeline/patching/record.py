@@ -9,6 +9,7 @@ import base64
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Collection, Mapping
 
 from pipeline.errors import Refusal
@@ -24,9 +25,11 @@ def rewrite_record(
     """
     lines: list[bytes] = []
     found: set[str] = set()
-    wanted = [path.encode("utf-8") for path in (*changed, *removed)]
+    # A quoted row may name any of them.
+    wanted = [b'"', *(re.escape(path.encode("utf-8")) for path in (*changed, *removed))]
+    may_name = re.compile(b"|".join(wanted)).search
     for number, line in enumerate(record.splitlines(keepends=True), 1):
-        if b'"' not in line and not any(path in line for path in wanted):
+        if not may_name(line):
             lines.append(line)
             continue
         try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
 from pipeline.patching.encoding import EncodingFault, NotText, detect
 from pipeline.patching.hints import line_of, near_misses
 from pipeline.patching.matching import Match, Span, match, occurrences
 from pipeline.patching.model import Edit, UpstreamTest
+from pipeline.patching.notes import Notes
 from pipeline.patching.outcomes import EditResult, Outcome
 from pipeline.patching.scopes import ScopeAmbiguous, ScopeMissing, find_scope
 
@@ -80,10 +82,11 @@ class _Sought:
 
 
 class Workspace:
-    """Files by path, read once each, edited in memory only."""
+    """Files by path, read once each, edited in memory only. `notes` spare looking for scopes."""
 
-    def __init__(self, read: Callable[[str], bytes | None]) -> None:
+    def __init__(self, read: Callable[[str], bytes | None], notes: Notes | None = None) -> None:
         self.read = read
+        self._notes = notes or Notes()
         self._files: dict[str, _File | None] = {}
 
     def current(self, path: str) -> bytes | None:
@@ -102,11 +105,11 @@ class Workspace:
     def holds(self, test: UpstreamTest) -> bool:
         """Whether an upstream test holds in its file as it was; never when that is no text."""
         file = self._file(test.file)
-        return _holds(test, file.original if file else None)
+        return self._holds(test, file.original if file else None)
 
     def holds_now(self, test: UpstreamTest) -> bool:
         """Whether an upstream test holds in its file as the edits so far leave it."""
-        return _holds(test, self.current(test.file))
+        return self._holds(test, self.current(test.file))
 
     def apply(self, patch: str, edit: Edit) -> EditResult:
         """Makes one edit if it fits; says what came of it."""
@@ -115,7 +118,7 @@ class Workspace:
         if file is None:
             return _result(patch, edit, Outcome.TARGET_MISSING, "there is no such file")
         try:
-            sought = _seek(edit, file.data)
+            sought = self._seek(edit, file.data)
         except _Problem as problem:
             return _result(patch, edit, problem.outcome, problem.message, lines=problem.lines)
         found = sought.match
@@ -143,7 +146,7 @@ class Workspace:
         if data is None:
             return "there is no such file"
         try:
-            found = _seek(edit, data).match
+            found = self._seek(edit, data).match
         except _Problem as problem:
             return problem.message
         if found.outcome is Outcome.FITS:
@@ -156,7 +159,7 @@ class Workspace:
         message = sought.match.message
         if file.regions and file.data != file.original:
             try:
-                before = _seek(edit, file.original).match
+                before = self._seek(edit, file.original).match
             except _Problem:
                 before = None
             if before and before.anchors:
@@ -172,46 +175,49 @@ class Workspace:
             self._files[path] = None if data is None else _File(data, data)
         return self._files[path]
 
-
-def _holds(test: UpstreamTest, data: bytes | None) -> bool:
-    if data is None:
-        return False
-    try:
-        text = detect(test.file, data).encode(test.contains)
-        scope = _scope(test.file, data, test.within)
-    except (NotText, EncodingFault, _Problem):
-        return False
-    return bool(occurrences(data, scope, text))
-
-
-def _seek(edit: Edit, data: bytes) -> _Sought:
-    try:
-        encoding = detect(edit.file, data)
-    except NotText as error:
-        raise _Problem(Outcome.NOT_TEXT, str(error)) from error
-    except EncodingFault as error:
-        raise _Problem(Outcome.ENCODING, str(error)) from error
-    texts = []
-    for name, text in (("find", edit.find), ("replace", edit.replace)):
+    def _holds(self, test: UpstreamTest, data: bytes | None) -> bool:
+        if data is None:
+            return False
         try:
-            texts.append(encoding.encode(text))
+            text = detect(test.file, data).encode(test.contains)
+            scope = self._scope(test.file, data, test.within)
+        except (NotText, EncodingFault, _Problem):
+            return False
+        return bool(occurrences(data, scope, text))
+
+    def _seek(self, edit: Edit, data: bytes) -> _Sought:
+        try:
+            encoding = detect(edit.file, data)
+        except NotText as error:
+            raise _Problem(Outcome.NOT_TEXT, str(error)) from error
         except EncodingFault as error:
-            raise _Problem(Outcome.ENCODING, f"{name}: {error}") from error
-    find, replace = texts
-    scope = _scope(edit.file, data, edit.within)
-    return _Sought(find, replace, scope, match(data, scope, find, replace, edit.count))
+            raise _Problem(Outcome.ENCODING, str(error)) from error
+        texts = []
+        for name, text in (("find", edit.find), ("replace", edit.replace)):
+            try:
+                texts.append(encoding.encode(text))
+            except EncodingFault as error:
+                raise _Problem(Outcome.ENCODING, f"{name}: {error}") from error
+        find, replace = texts
+        scope = self._scope(edit.file, data, edit.within)
+        return _Sought(find, replace, scope, match(data, scope, find, replace, edit.count))
 
-
-def _scope(path: str, data: bytes, within: str | None) -> Span:
-    if within is None:
-        return 0, len(data)
-    try:
-        scope = find_scope(path, data, within)
-    except ScopeMissing as error:
-        raise _Problem(Outcome.SCOPE_MISSING, str(error), error.lines) from error
-    except ScopeAmbiguous as error:
-        raise _Problem(Outcome.SCOPE_AMBIGUOUS, str(error), error.lines) from error
-    return scope.start, scope.end
+    def _scope(self, path: str, data: bytes, within: str | None) -> Span:
+        if within is None:
+            return 0, len(data)
+        question = f"scope {within} in {PurePosixPath(path).suffix}"
+        noted = self._notes.recall(question, data)
+        if noted is not None:
+            start, end = noted
+            return start, end
+        try:
+            scope = find_scope(path, data, within)
+        except ScopeMissing as error:
+            raise _Problem(Outcome.SCOPE_MISSING, str(error), error.lines) from error
+        except ScopeAmbiguous as error:
+            raise _Problem(Outcome.SCOPE_AMBIGUOUS, str(error), error.lines) from error
+        self._notes.note(question, data, [scope.start, scope.end])
+        return scope.start, scope.end
 
 
 def _result(

@@ -3,22 +3,21 @@
 params: image, layers, stages, parent (how many of the steps are of each kind), and an expectation
 (see pipeline.expectations). Steps: layers lowest first, then the `stage` steps of its path, then
 the parent's audit. Facts: findings, and how many distributions there are. What was read of
-sources is handed on as imports.json, so that a chain's audits read each file once.
+sources is handed on as answers.json, so that a chain's audits read each file once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pipeline.audit.memo import AuditMemo
 from pipeline.audit.report import Baseline
 from pipeline.audit.run import audit
-from pipeline.inventory.distributions import read_inventory
-from pipeline.inventory.imports import ImportReader
-from pipeline.inventory.ownership import Ownership
+from pipeline.inventory.answers import Answers, Table
 from pipeline.oci.image import canonical
 from pipeline.patching.scopes import scope_bytes
 from pipeline.steps.layers import view_of
@@ -26,7 +25,7 @@ from pipeline.steps.params import expectation_from
 from pipeline.steps.program import Inputs, Result, StepOutput
 
 REPORT = "audit.json"
-IMPORTS = "imports.json"
+ANSWERS = "answers.json"
 # One for the life of a worker process: the images of a chain share nearly all of their metadata.
 _MEMO = AuditMemo()
 
@@ -38,7 +37,7 @@ def run(inputs: Inputs, out: Path) -> Result:
     stages = inputs.steps[params["layers"] : params["layers"] + params["stages"]]
     parents = inputs.steps[params["layers"] + params["stages"] :]
     before = _report(parents[0]) if parents else None
-    reader = ImportReader(_imports(parents))
+    answers = Answers(_MEMO.answers, _kept(inputs), partial(_answers, parents))
     after = _written(stages, params["expectation"]["sites"][0])
     # First the parent's tree: the image's own is that and a layer more.
     below = view_of("", layers[: len(before["layers"])], inputs) if before else None
@@ -49,10 +48,11 @@ def run(inputs: Inputs, out: Path) -> Result:
         parent=Baseline.from_json(before) if before else None,
         memo=_MEMO,
         below=below,
-        imports=reader,
+        answers=answers,
     )
     (out / REPORT).write_bytes(canonical(report.to_json()))
-    (out / IMPORTS).write_bytes(canonical(reader.known))
+    answers.keep()
+    (out / ANSWERS).write_bytes(canonical(answers.handed_on()))
     return Result(
         {
             "findings": [finding.to_json() for finding in report.findings],
@@ -62,12 +62,15 @@ def run(inputs: Inputs, out: Path) -> Result:
 
 
 def prepare(inputs: Inputs) -> None:
-    """Read what is known already of an image that is still being made: its lower layers."""
+    """Read, and judge, what is known already of an image that is still being made: its lower
+    layers, which are nearly all of it. What comes of that is thrown away; what was read stays.
+    """
     layers = inputs.steps[: inputs.params["layers"]]
     if layers:
         view = view_of(inputs.params["image"], layers, inputs)
-        inventory = read_inventory(view, inputs.params["expectation"]["sites"], memo=_MEMO.metadata)
-        assert Ownership(inventory, view.tree, _MEMO.claims).by_record is not None
+        expectation = expectation_from(inputs.params["expectation"], {})
+        answers = Answers(_MEMO.answers, _kept(inputs))
+        audit(view, expectation, read_scope=scope_bytes, memo=_MEMO, answers=answers)
 
 
 def _report(step: StepOutput) -> dict[str, Any]:
@@ -76,12 +79,16 @@ def _report(step: StepOutput) -> dict[str, Any]:
     return document
 
 
-def _imports(parents: Sequence[StepOutput]) -> dict[str, tuple[str, ...]]:
-    """Return the imports of files that the parent's audit has read."""
+def _answers(parents: Sequence[StepOutput]) -> Table:
+    """Return the answers that the parent's audit hands on."""
     if not parents:
         return {}
-    known = json.loads((parents[0].directory / IMPORTS).read_bytes())
-    return {sha256: tuple(modules) for sha256, modules in known.items()}
+    table: Table = json.loads((parents[0].directory / ANSWERS).read_bytes())
+    return table
+
+
+def _kept(inputs: Inputs) -> Path | None:
+    return Path(inputs.kept) / "answers" if inputs.kept else None
 
 
 def _written(stages: Sequence[StepOutput], site: str) -> dict[tuple[str, str], str]:

@@ -32,7 +32,7 @@ from pipeline.wheels.target import Target
 
 # One for the life of a worker process: the images of a chain share nearly all of their metadata.
 _MEMO = Memo()
-_ROWS: RowMemo = {}
+_ROWS = RowMemo()
 
 
 class Draft:
@@ -104,22 +104,23 @@ class Draft:
             for path in record_paths(data[record], self.target, name)
         }
         kept = {
-            path
-            for path in paths
-            if any(owner.name not in self._leaving for owner, _ in self._owners.of(path))
+            path for path, owner in self._owners.of_each(paths) if owner.name not in self._leaving
         }
         return removed_files(self._view.tree, paths, kept=kept)
 
     def _plan_conflicts(self) -> dict[str, dict[str, str]]:
         if not self._plans:
             return {}
+        nodes = self._view.tree.nodes
+        files = {path for plan in self._plans.values() for path in plan.files}
+        there = [
+            path
+            for path in in_the_way(self._view.tree, files)
+            if path in nodes and nodes[path].entry.has_content
+        ]
         owned = {
-            path: Owned(owner.name, there.entry.sha256)
-            for path in in_the_way(
-                self._view.tree, {p for plan in self._plans.values() for p in plan.files}
-            )
-            if (there := self._view.tree.get(path)) is not None and there.entry.has_content
-            for owner, _ in self._owners.of(path)
+            path: Owned(owner.name, nodes[path].entry.sha256)
+            for path, owner in self._owners.of_each(there)
             if owner.name not in self._leaving
         }
         return resolve_conflicts(

@@ -7,13 +7,16 @@ from typing import Any
 
 from pipeline.errors import Refusal
 from pipeline.patching.evaluate import evaluate
+from pipeline.patching.notes import Notes
 from pipeline.patching.outcomes import EditResult, Evaluation, Outcome
 from pipeline.patching.wire import patch_from_json
 from pipeline.steps.draft import Draft
 
 
-def apply_patches(draft: Draft, documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Edit the draft and return the outcome of each patch and edit, as JSON.
+def apply_patches(
+    draft: Draft, documents: Sequence[Mapping[str, Any]], notes: Notes | None = None
+) -> list[dict[str, Any]]:
+    """Edit the draft; return the outcome of each patch and edit, as JSON. `notes`: see `evaluate`.
 
     Raises Refusal unless every patch fits. One that the parent carries already is refused too: two
     stages that list one patch are a mistake in the chain.
@@ -26,6 +29,7 @@ def apply_patches(draft: Draft, documents: Sequence[Mapping[str, Any]]) -> list[
         draft.versions,
         draft.python,
         draft.distribution_files,
+        notes,
     )
     twice = [p for p in evaluation.patches if p.outcome is Outcome.ALREADY_APPLIED]
     if not evaluation.fits or twice:

@@ -19,6 +19,7 @@ from pipeline.steps.checks import failed_checks
 from pipeline.steps.draft import Draft
 from pipeline.steps.jit import jit_environment, jit_sources
 from pipeline.steps.layers import view_of
+from pipeline.steps.noted import keep_notes, read_notes
 from pipeline.steps.params import known_of, target_of
 from pipeline.steps.patched import apply_patches
 from pipeline.steps.payloads import payload_data
@@ -38,7 +39,9 @@ def run(inputs: Inputs, out: Path) -> Result:
         removed=params["removed"],
         installed=[(wheel, inputs.file(wheel["sha256"])) for wheel in params["installed"]],
     )
-    patches = apply_patches(draft, params["patches"])
+    notes = read_notes(inputs.kept, params["stage"])
+    patches = apply_patches(draft, params["patches"], notes)
+    keep_notes(inputs.kept, params["stage"], notes)
     for payload in params["payloads"]:
         draft.put(payload["destination"], payload_data(inputs, payload), payload["mode"])
     if draft.is_empty and not (params["env"] or params["labels"]):

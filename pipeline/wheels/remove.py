@@ -51,6 +51,8 @@ def record_paths(record: bytes, target: Target, distribution: str) -> list[str]:
 def _join(directory: str, path: str) -> str:
     """Join without letting `..` above the root count as the root, as a file system would."""
     joined = posixpath.join(directory, path)
+    if ".." not in joined:  # nearly always
+        return joined
     depth = 0
     for part in joined.split("/"):
         if part == "..":

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pipeline.audit.memo import AuditMemo
 from pipeline.audit.run import audit
-from pipeline.inventory.imports import ImportReader
+from pipeline.inventory.answers import Answers, Table
 from pipeline.oci.tree import Tree
 from pipeline.oci.view import LayersView
 from tests.audit.images import GONE, SITE, Content, Link, distribution, expect, image
@@ -29,11 +29,15 @@ LAYERS: list[dict[str, Content]] = [
 
 def test_an_audit_with_a_memory_says_what_one_without_says(tmp_path: Path) -> None:
     whole = image(tmp_path, *LAYERS)
-    memo, reader, tree = AuditMemo(), ImportReader(), Tree({}, 0)
+    memo, tree = AuditMemo(), Tree({}, 0)
+    cache, given = tmp_path / "kept", Table()
     for count in range(1, len(LAYERS) + 1):
         # The tree grows on the one below it, as in a chain, so that its nodes are shared.
         tree = Tree.merge([whole.blobs[count - 1][1].entries], tree)
         view = LayersView("image", whole.blobs[:count], whole.layers[:count], {}, tree)
         for _ in range(2):
-            found = audit(view, expect(), memo=memo, imports=reader).to_json()
+            answers = Answers(memo.answers, cache, given.copy)
+            found = audit(view, expect(), memo=memo, answers=answers).to_json()
+            answers.keep()
+            given = answers.handed_on()
         assert found == audit(view, expect()).to_json()

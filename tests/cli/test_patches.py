@@ -183,3 +183,9 @@ def test_offline_answers_from_the_cache(
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "nowhere"))
     assert check("--against", "my-pkg==2.0") == 1
     assert list(Wheelhouse(tmp_path / "cache").path("x").parent.iterdir())
+
+
+def test_no_table_ends_its_lines_with_blanks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patches", "list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 20 and [line for line in lines if line != line.rstrip()] == []

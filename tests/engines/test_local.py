@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import ModuleType
@@ -222,3 +223,21 @@ def test_no_room_is_said_before_anything_runs(
     with pytest.raises(OutsideTrouble, match="not enough room"):
         run(tmp_path, CHAIN, seen)
     assert seen.made == []
+
+
+def test_processes_that_are_started_ahead_do_the_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[_Threads] = []
+
+    class Counted(_Threads):
+        def __init__(self, count: int, programs: Sequence[str]):
+            super().__init__(count, programs)
+            made.append(self)
+
+    monkeypatch.setattr("pipeline.engines.local.Workers", Counted)
+    engine = LocalEngine(tmp_path, 2)
+    engine.start_ahead()
+    engine.start_ahead()
+    assert engine.run(CHAIN, Path, Seen())["c"].facts["text"] == "CABA" and len(made) == 1
+    assert len(engine.run(plan(("d", "D", ())), Path, Seen())) == 1 and len(made) == 2

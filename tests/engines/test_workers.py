@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import Pipe
@@ -124,3 +126,32 @@ def test_waiting_ends_when_news_come(workers: Workers) -> None:
     mouth.send_bytes(b"x")
     assert workers.wait(ear) == []
     assert ear.poll()  # it is left there
+
+
+def test_processes_that_were_started_ahead_end_with_an_error_of_the_program(tmp_path: Path) -> None:
+    """They hold signals back, so nothing but the engine ends them."""
+    text = """
+import sys
+from pathlib import Path
+from pipeline.engines.local import LocalEngine
+
+if __name__ == "__main__":
+    engine = LocalEngine(Path(sys.argv[1]), 2)
+    engine.start_ahead()
+    print(*[one.process.pid for one in engine._ahead._workers])
+    raise SystemExit(2)
+"""
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, script, tmp_path / "cache"],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 2 and done.stderr == ""
+    pids = [int(pid) for pid in done.stdout.split()]
+    assert len(pids) == 2 and not any(Path("/proc", str(pid)).exists() for pid in pids)

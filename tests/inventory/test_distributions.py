@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from pipeline.inventory.distributions import Memo, find_sites, read_inventory
+from pipeline.inventory.distributions import Memo, read_inventory
+from pipeline.inventory.infos import find_sites
 from pipeline.oci.view import LayersView
 from tests.audit.images import GONE, SITE, Link, distribution, image
 

@@ -14,9 +14,9 @@ from elftools.elf.elffile import ELFFile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.inventory.elf import Elf, read_elf
 from pipeline.inventory.facts import read_binaries
 from pipeline.inventory.loader import Loader, read_cache
+from pipeline.oci.elf import Elf, read_elf
 from pipeline.oci.view import LayersView
 from tests.audit.images import Content, Link, image
 

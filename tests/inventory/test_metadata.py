@@ -1,14 +1,20 @@
 """METADATA, RECORD and direct_url.json as installers write them, and as nobody should."""
 
+from collections.abc import Mapping
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline.inventory.metadata import (
     Origin,
+    Record,
     RecordRow,
     Unreadable,
     parse_direct_url,
     parse_metadata,
     parse_record,
+    rows_by_line,
 )
 
 
@@ -76,3 +82,35 @@ def test_direct_urls() -> None:
 def test_what_is_no_direct_url_is_unreadable(data: bytes) -> None:
     with pytest.raises(Unreadable):
         parse_direct_url(data)
+
+
+# Whole rows, halves of rows, and line ends: any of them can follow any other.
+PIECES = [
+    *("a,sha256=AAAA,1", '"b,c",,', '"x\ny",,', '"u\n\nv",sha256=AAAA,2', 'a"b,"c', "", " ", "d,,"),
+    *('"e""f",,', "g,sha256=!!,1", "h,,x", '"i', "j\r", "\rk,,", "l,,\r", "m,,\x85n", '"', ",,"),
+]
+RECORDS = st.lists(st.sampled_from(PIECES), max_size=5).map(lambda rows: "\n".join(rows).encode())
+
+
+def parsed(data: bytes, known: Mapping[str, RecordRow] | None = None) -> Record | str:
+    try:
+        return parse_record(data, known)
+    except Unreadable as error:
+        return str(error)
+
+
+@given(RECORDS, RECORDS)
+def test_rows_that_are_known_change_nothing(before: bytes, after: bytes) -> None:
+    record = parsed(before)
+    if not isinstance(record, str):
+        assert parsed(after, rows_by_line(before, record)) == parsed(after)
+
+
+def test_rows_by_line() -> None:
+    data = b'"a,b.txt",,\nc.py,,3\n'
+    assert rows_by_line(data, parse_record(data)) == {
+        '"a,b.txt",,': RecordRow("a,b.txt"),
+        "c.py,,3": RecordRow("c.py", size=3),
+    }
+    several = b'"a\nb",,\n'
+    assert rows_by_line(several, parse_record(several)) == {}

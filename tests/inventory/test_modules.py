@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from pipeline.inventory.answers import Answers
 from pipeline.inventory.modules import module_file, search_path
 from tests.audit.images import SITE, image
 
@@ -17,7 +18,7 @@ def test_18_a_module_of_an_editable_install_leads_to_the_real_file(tmp_path: Pat
             "workspace/sglang/python/sglang/glm.py": "",
         },
     )
-    directories = search_path(view, SITE)
+    directories = search_path(view, SITE, Answers())
     assert directories == (SITE, "workspace/sglang/python", f"{SITE}/dsl_packages")
     assert module_file(view, directories, "sglang.glm") == "workspace/sglang/python/sglang/glm.py"
     assert module_file(view, directories, "cute") == f"{SITE}/dsl_packages/cute.py"

@@ -24,12 +24,14 @@ LAYER = {
 def test_owners_are_those_of_ownership(tmp_path: Path) -> None:
     view = image(tmp_path, LAYER)
     whole = Ownership(read_inventory(view), view.tree)
-    memo: RowMemo = {}
+    memo = RowMemo()
     for _ in range(2):
         owners = Owners(view, read_inventory(view, records=False), memo)
         for path in view.tree.nodes:
             claims = [(one.distribution.name, one.row.path) for one in whole.claims_on(path)]
             assert sorted((one.name, row) for one, row in owners.of(path)) == sorted(claims)
+            each = [(one, asked.name) for one, asked in owners.of_each([path])]
+            assert sorted(each) == sorted((path, name) for name, _ in claims)
     assert [one.name for one, _ in owners.of(f"{SITE}/a/x.py")] == ["a", "b"]
     assert [row for _, row in owners.of(f"{SITE}/real/z")] == ["deep/z"]
 

@@ -250,3 +250,10 @@ def test_what_skopeo_writes(tmp_path: Path, transport: str) -> None:
     assert done.returncode == 0, done.stderr
     view = open_archive(path)
     assert view.read_many(["etc/c", "x"]) == {"etc/c": b"three", "x": b"same"}
+
+
+def test_an_archive_of_old_docker_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    items = [file("repositories", '{"case":{"1":"0"}}'), file("0/json", "{}"), file("0/layer.tar")]
+    with pytest.raises(UsageError, match=r"Docker before 1\.10") as error:
+        open_archive(write(tmp_path / "a.tar", items))
+    assert "docker save" in str(error.value.hint)

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipeline.oci.frames import MAX_FRAME, FrameFault, Frames, find_frames
+from pipeline.oci.frames import (
+    HEADER,
+    MAX_FRAME,
+    FrameFault,
+    Frames,
+    FrameScan,
+    find_frames,
+    may_be_frames,
+)
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 RAW, RLE, COMPRESSED, RESERVED = range(4)
@@ -156,3 +164,35 @@ def test_what_is_cut_off(tmp_path: Path, cut: int) -> None:
         ask(tmp_path, FOUR, FOUR[:cut])
     with pytest.raises(FrameFault, match="ends inside a zstd frame"):
         ask(tmp_path, FOUR[:cut])
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 17, 18, 19, 1000])
+def test_frames_that_pass_by_in_pieces(step: int) -> None:
+    pack = zstandard.ZstdCompressor(write_checksum=True)
+    frames = [pack.compress(bytes([n]) * 300) for n in range(4)] + [pack.compress(b"end")]
+    for parts, wanted in (
+        (frames, Frames(300, sizes(*frames))),
+        ([*frames, skippable(b"note")], None),
+        ([FOUR, FOUR, THREE], Frames(4, sizes(FOUR, FOUR, THREE))),
+        ([FOUR], Frames(4, sizes(FOUR))),
+        ([], None),
+    ):
+        data = b"".join(parts)
+        scan = FrameScan()
+        for at in range(0, len(data), step):
+            scan.feed(memoryview(data)[at : at + step])
+        assert scan.close() == wanted
+    whole = b"".join(frames)
+    for cut in (1, 2, 5, 20):
+        scan = FrameScan()
+        with pytest.raises(FrameFault, match="zstd"):
+            for at in range(0, len(whole) - cut, step):
+                scan.feed(whole[at : min(at + step, len(whole) - cut)])
+            scan.close()
+
+
+def test_what_may_allow_random_access_shows_at_its_start() -> None:
+    assert may_be_frames(FOUR[:HEADER])
+    large = frame(b"", MAX_FRAME + 1, 4)
+    for start in (UNKNOWN, skippable(b"x" * 20), large, frame(b"", 0), b"", MAGIC, b"tar" * 9):
+        assert not may_be_frames(start[:HEADER])

@@ -257,3 +257,17 @@ def test_what_an_extended_header_says_counts() -> None:
     records = extended(b"16 linkpath=new\n11 mtime=9\n")
     found = only(records + raw(name=b"n", kind=b"2", link=b"old", mtime=b"1\0"))
     assert (found.link, found.mtime) == ("new", 9)
+
+
+@pytest.mark.parametrize("name", ["plain", "n\xe4me"])
+def test_checksums_as_their_writers_spell_them(name: str) -> None:
+    header = bytearray(tar([file(name)], tarfile.GNU_FORMAT)[:512])
+    total = sum(header[:148]) + sum(header[156:]) + 8 * 0x20
+    signed = total - 256 * sum(byte >= 0x80 for byte in header)
+    for said in (f"{total:06o}\0 ", f"{total:07o}\0", f" {total:o} \0", f"{signed:06o}\0 "):
+        header[148:156] = said.encode().ljust(8, b"\0")
+        assert names(bytes(header) + END) == [name]
+    for wrong in (total + 1, total - 1, total + 65521, 0):
+        header[148:156] = f"{wrong:07o}\0".encode()
+        with pytest.raises(TarFault, match="wrong checksum"):
+            names(bytes(header) + END)

@@ -91,7 +91,7 @@ def test_a_text_that_is_another_is_not_believed(blob: Counted, tmp_path: Path) -
     index, texts = index_blob(blob), Texts(tmp_path)
     with texts.collect(index.digest) as keep:
         assert keep is not None
-        keep(index_entry(index, "a.py"), b"x = 2\n")
+        keep.text(index_entry(index, "a.py"), b"x = 2\n")
     assert read_files(blob, index, ["a.py"], texts) == {"a.py": FILES["a.py"]}
 
 

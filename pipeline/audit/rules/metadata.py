@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from pipeline.audit.context import Context
 from pipeline.audit.findings import Finding
-from pipeline.inventory.distributions import Distribution, find_sites
+from pipeline.inventory.distributions import Distribution
+from pipeline.inventory.infos import find_sites
 
 
 def missing_sites(context: Context) -> bool:

@@ -16,6 +16,7 @@ from pipeline.cli.patches.common import (
     add_python,
     console,
     print_json,
+    print_table,
     select,
     table,
 )
@@ -95,7 +96,7 @@ def _print(patches: Iterable[PatchResult]) -> None:
             row = (edit.edit, edit.file, edit.within or "")
             rows.add_row(*map(escape, row), _coloured(edit.outcome), escape(_detail(edit)))
         if patch.edits:
-            out.print(rows)
+            print_table(rows)
 
 
 def _detail(edit: EditResult) -> str:

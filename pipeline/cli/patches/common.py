@@ -60,6 +60,15 @@ def console() -> Console:
     return Console(file=sys.stdout, width=width, highlight=False, soft_wrap=False)
 
 
+def print_table(rows: Table) -> None:
+    """Prints a table; its last column is not padded, which no reader sees and every diff does."""
+    out = console()
+    with out.capture() as captured:
+        out.print(rows)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
 def print_json(data: object) -> None:
     """A document on stdout."""
     print(json.dumps(data, indent=2))

@@ -12,6 +12,7 @@ from pipeline.cli.patches.common import (
     add_patch_arguments,
     console,
     print_json,
+    print_table,
     select,
     table,
 )
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
             for test in variant.upstream if not variant.edits else ():
                 row = (patch.name, label, "upstream", test.file, test.within or "")
                 rows.add_row(*map(escape, row))
-    console().print(rows)
+    print_table(rows)
     for patch in patches:
         for variant in patch.variants:
             said = {"unverified": variant.unverified, "not needed": variant.not_needed}

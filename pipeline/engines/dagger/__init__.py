@@ -29,7 +29,7 @@ class DaggerEngine(LocalEngine):
 
     `toolbox` gives the archive of the toolbox for a platform (`linux/amd64`), `held` the place of
     a layer that the client has already, by digest and size. `log`, if given, takes the engine's own
-    log.
+    log. `local` has the processes of this machine, which it may have started ahead.
     """
 
     def __init__(
@@ -39,8 +39,11 @@ class DaggerEngine(LocalEngine):
         toolbox: Callable[[str], Path],
         held: Callable[[str, int], Path | None],
         log: TextIO | None = None,
+        *,
+        local: LocalEngine,
     ):
         super().__init__(cache, jobs)
+        self._local = local
         self._toolbox = toolbox
         self._held = held
         self._log = log
@@ -55,5 +58,5 @@ class DaggerEngine(LocalEngine):
             toolbox=self._toolbox,
             held=self._held,
             log=self._log,
-            processes=lambda: self._processes(run),
+            processes=lambda: self._local.processes(run),
         )

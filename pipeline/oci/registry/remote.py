@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, cast, overload
 import requests
 import urllib3
 
-from pipeline.errors import OutsideTrouble, Refusal
+from pipeline.errors import ChainError, OutsideTrouble, Refusal
 from pipeline.oci.blob import Blob
 from pipeline.oci.imagefile import Descriptor, ImageFile, config_of, read_image
 from pipeline.oci.index import MEDIA_TYPE_TAR, LayerIndex
@@ -29,6 +29,21 @@ from pipeline.oci.registry.together import side_by_side
 from pipeline.oci.selection import Platform, images_below, parse_object, the_one
 from pipeline.oci.texts import Texts
 from pipeline.oci.view import LayerInfo, LayersView
+
+
+def find_kept(reference: Reference, *, platform: Platform, store: BlobStore) -> ImageFile | None:
+    """Find an image in the cache alone; None when a document of it is not there, or is damaged."""
+    try:
+        return find_remote(_Nowhere(reference), reference, platform=platform, store=store)
+    except ChainError:
+        return None
+
+
+class _Nowhere(Repository):
+    """A repository that has nothing."""
+
+    def send(self, *args: object, **more: object) -> object:  # type: ignore[override]
+        raise ChainError("not in the cache")
 
 
 def find_remote(

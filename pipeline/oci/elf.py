@@ -59,19 +59,10 @@ def read_elf(file: BinaryIO) -> Elf | None:
 
 
 def _read(file: BinaryIO) -> Elf | None:
-    identity = _at(file, 0, _IDENTITY)
-    if identity[:4] != b"\x7fELF" or identity[4] not in (1, 2) or identity[5] not in (1, 2):
+    found = _header(file)
+    if found is None:
         return None
-    layout, order = (_64 if identity[4] == 2 else _32), "<>"[identity[5] - 1]
-    header = struct.unpack(
-        order + layout.header, _at(file, _IDENTITY, struct.calcsize(order + layout.header))
-    )
-    kind, start, entry, count = header[0], header[4], header[8], header[9]
-    if kind not in (_ET_EXEC, _ET_DYN) or count > _MAX_SEGMENTS:
-        return None
-    segments = [
-        _segment(layout, order, _at(file, start + number * entry, entry)) for number in range(count)
-    ]
+    kind, layout, order, segments = found
     dynamic = next((one for one in segments if one.kind == _PT_DYNAMIC), None)
     if dynamic is None:
         return None
@@ -95,6 +86,38 @@ def _read(file: BinaryIO) -> Elf | None:
         runpath=runpath,
         executable=kind == _ET_EXEC,
     )
+
+
+def _header(file: BinaryIO) -> tuple[int, _Layout, str, list[_Segment]] | None:
+    identity = _at(file, 0, _IDENTITY)
+    if identity[:4] != b"\x7fELF" or identity[4] not in (1, 2) or identity[5] not in (1, 2):
+        return None
+    layout, order = (_64 if identity[4] == 2 else _32), "<>"[identity[5] - 1]
+    header = struct.unpack(
+        order + layout.header, _at(file, _IDENTITY, struct.calcsize(order + layout.header))
+    )
+    kind, start, entry, count = header[0], header[4], header[8], header[9]
+    if kind not in (_ET_EXEC, _ET_DYN) or count > _MAX_SEGMENTS:
+        return None
+    segments = [
+        _segment(layout, order, _at(file, start + number * entry, entry)) for number in range(count)
+    ]
+    return kind, layout, order, segments
+
+
+def dynamic_span(file: BinaryIO) -> tuple[int, int] | None:
+    """Return where in a file its dynamic segment begins, and how many bytes of it are looked at;
+    None where `read_elf` would say None. Only headers are read."""
+    try:
+        found = _header(file)
+    except (struct.error, ValueError, OverflowError):
+        return None
+    if found is None:
+        return None
+    _, layout, order, segments = found
+    most = _MAX_TAGS * struct.calcsize(order + layout.tag)
+    spans = ((one.offset, min(one.size, most)) for one in segments if one.kind == _PT_DYNAMIC)
+    return next(spans, None)
 
 
 def _segment(layout: _Layout, order: str, data: bytes) -> _Segment:

@@ -1,0 +1,54 @@
+"""The notes that the plans of a stage keep for the next time: one file a stage, of the last run."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pipeline.oci.kept import keep, kept
+from pipeline.patching.notes import Notes
+
+# Whose functions answer, here and elsewhere. What other versions of them found is never used.
+_MODULES = ("definitions", "encoding", "scopes", "syntax")
+_LIBRARIES = ("ruff", "tree-sitter", "tree-sitter-cpp", "tree-sitter-cuda", "tree-sitter-python")
+
+
+def read_notes(cache: Path | None, stage: str) -> Notes:
+    """Return the notes of a stage; none where nothing is kept that this program has found."""
+    data = kept(_place(cache), _digest(stage))
+    document: dict[str, Any] = json.loads(data) if data is not None else {}
+    return Notes(document["notes"] if document.get("found_by") == _found_by() else {})
+
+
+def keep_notes(cache: Path | None, stage: str, notes: Notes) -> None:
+    """Keep what this run has asked for, if that is anything new."""
+    if notes.used != notes.known:
+        document = {"found_by": _found_by(), "notes": notes.used}
+        data = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        keep(_place(cache), _digest(stage), data.encode("ascii"))
+
+
+def _place(cache: Path | None) -> Path | None:
+    return cache and cache / "notes"
+
+
+def _digest(stage: str) -> str:
+    return f"sha256:{hashlib.sha256(stage.encode('utf-8')).hexdigest()}"
+
+
+@cache
+def _found_by() -> str:
+    """Return a digest of the program text and the libraries that answer."""
+    hashed = hashlib.sha256()
+    for name in _MODULES:
+        file = importlib.import_module(f"pipeline.patching.{name}").__file__
+        assert file is not None
+        hashed.update(Path(file).read_bytes())
+    for name in _LIBRARIES:
+        hashed.update(f"{name} {version(name)}\n".encode())
+    return hashed.hexdigest()

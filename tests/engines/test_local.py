@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -211,15 +210,6 @@ def test_rubbish_of_a_killed_run_is_swept(tmp_path: Path) -> None:
     (dead / "half").write_text("x")
     run(tmp_path, CHAIN, Seen())
     assert not dead.exists()
-
-
-def test_outputs_unused_for_weeks_are_pruned(tmp_path: Path) -> None:
-    outputs = run(tmp_path, CHAIN, Seen())
-    old = outputs["a"].directory / "result.json"
-    os.utime(old, (0, 0))
-    LocalEngine(tmp_path, 1).prune()
-    assert not outputs["a"].directory.exists()
-    assert outputs["b"].directory.exists()
 
 
 def test_no_room_is_said_before_anything_runs(

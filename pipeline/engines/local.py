@@ -73,9 +73,9 @@ class LocalEngine:
 
     def start_ahead(self) -> None:
         """Start the processes now, where steps will be run soon: they need a while to be ready."""
-        if self._ahead is None:
-            # How many steps there will be is not known yet, and --jobs may be any number.
-            self._ahead = Workers(min(self._jobs, os.cpu_count() or 1), _OF_STAGES)
+        # How many steps there will be is not known yet, and --jobs may be any number.
+        if self._ahead is None and self._jobs <= (os.cpu_count() or 1):
+            self._ahead = Workers(self._jobs, _OF_STAGES)
             # Whatever comes between: nothing else would end them.
             atexit.register(self._ahead.end)
 

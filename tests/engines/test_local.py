@@ -236,8 +236,11 @@ def test_processes_that_are_started_ahead_do_the_steps(
             made.append(self)
 
     monkeypatch.setattr("pipeline.engines.local.Workers", Counted)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     engine = LocalEngine(tmp_path, 2)
     engine.start_ahead()
     engine.start_ahead()
     assert engine.run(CHAIN, Path, Seen())["c"].facts["text"] == "CABA" and len(made) == 1
     assert len(engine.run(plan(("d", "D", ())), Path, Seen())) == 1 and len(made) == 2
+    LocalEngine(tmp_path, 10**20).start_ahead()  # as --jobs may say
+    assert len(made) == 2

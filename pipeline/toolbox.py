@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pipeline.engines.schedule import Engine, Listener
+from pipeline.engines.unused import TOOLBOX, use
 from pipeline.errors import OutsideTrouble
 from pipeline.graph import Plan, Step
 from pipeline.lock.model import Base, Lock
@@ -105,7 +106,7 @@ def make_toolbox(
     outputs = engine.run(plan, house.path, _Silent())
     parts = [outputs[step.id] for step in plan.steps.values() if step.program != CONFLICTS]
     image = toolbox_image(lock, base, [layer_of(part) for part in parts])
-    place = house.cache / LINE / f"{image.digest.removeprefix('sha256:')}.tar"
+    place = house.cache / TOOLBOX / f"{image.digest.removeprefix('sha256:')}.tar"
     if not place.exists():
         with workspace(house.cache) as space:
             new = space / place.name
@@ -115,6 +116,7 @@ def make_toolbox(
             place.parent.mkdir(parents=True, exist_ok=True)
             new.chmod(0o644)  # an engine knows a file by its mode too
             new.replace(place)
+    use(place)
     return place
 
 

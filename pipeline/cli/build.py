@@ -14,6 +14,7 @@ from pipeline.chain import BASES
 from pipeline.engines.choice import ENGINES, Settings, choose
 from pipeline.engines.local import LocalEngine
 from pipeline.engines.schedule import Engine, nothing
+from pipeline.engines.unused import prune
 from pipeline.errors import UsageError
 from pipeline.graph import Plan
 from pipeline.lock.model import Base
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     project = Project(Path.cwd(), args.line)
     house = Wheelhouse(default_cache())
     local = LocalEngine(house.cache, args.jobs)
-    if args.engine != "dagger" and project.is_edited_since(args.out / "index.json"):
+    if project.is_edited_since(args.out / "index.json"):
         local.start_ahead()
     lock = project.lock
     base = lock.base(args.base)
@@ -124,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
                 print(
                     f"no longer in {args.out}, not part of this build: {dropped}", file=sys.stderr
                 )
-    local.prune()
+    prune(house.cache)
     if not args.quiet:
         if image:
             _left_out(image, BlobStore(house.cache), args)

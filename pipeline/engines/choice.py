@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from pipeline.engines.dagger import DaggerEngine
 from pipeline.engines.local import LocalEngine
 from pipeline.engines.reach import find_engine, named
 from pipeline.engines.schedule import Engine
@@ -48,8 +49,6 @@ def choose(kind: str, settings: Settings) -> Engine:
     if kind == "local" or (kind == "auto" and not named(os.environ)):
         return local
     find_engine(os.environ)  # at once, not when everything has been fetched
-    # Its imports take a second, and a local build needs none of them.
-    from pipeline.engines.dagger import DaggerEngine
 
     def toolbox(platform: str) -> Path:
         lock = Project(settings.root, LINE).lock
@@ -63,4 +62,6 @@ def choose(kind: str, settings: Settings) -> Engine:
             progress=settings.progress(),
         )
 
-    return DaggerEngine(house.cache, settings.jobs, toolbox, settings.held, settings.log)
+    return DaggerEngine(
+        house.cache, settings.jobs, toolbox, settings.held, settings.log, local=local
+    )

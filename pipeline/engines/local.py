@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import os
 import tempfile
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,23 +17,22 @@ from pathlib import Path
 
 from pipeline.engines.keys import step_key
 from pipeline.engines.schedule import Bring, Course, Listener, nothing
-from pipeline.engines.work import SEAL, Job, Wanted, remove
+from pipeline.engines.unused import STEPS
+from pipeline.engines.work import SEAL, Found, Hands, Job, Wanted, remove
 from pipeline.engines.workers import Workers
 from pipeline.errors import OutsideTrouble
 from pipeline.failures import Failure
 from pipeline.graph import Plan, Step
 from pipeline.space import check_space
 from pipeline.steps.program import PREPARED, RESULT, StepOutput
-from pipeline.transfer.workspace import sweep, workspace
+from pipeline.transfer.workspace import workspace
 from pipeline.trust import Trust
 
-# Each version of the program, and each edit of a patch, leaves outputs behind.
-_UNUSED_SECONDS = 14 * 24 * 3600
 # What runs when a patch was edited: what processes that are started ahead load first.
 _OF_STAGES = ("stage", "audit", "stage-layer")
 
 
-class _Run(Course):
+class Run(Course):
     """The state of one run: what may start, each step with the place of its output; and what is
     done, and whether it was cached, that the listener has not been told."""
 
@@ -49,7 +47,7 @@ class _Run(Course):
         self.schedule.outputs[step.id] = output
         self.news.append((step, output, cached))
 
-    def next_for(self, workers: Workers) -> tuple[Step, Path] | None:
+    def next_for(self, workers: Hands) -> tuple[Step, Path] | None:
         """Take the most urgent step that a free process should do."""
         for number, (step, _) in enumerate(self.queue):
             if workers.takes(step):
@@ -68,14 +66,15 @@ class LocalEngine:
 
     def __init__(self, cache: Path, jobs: int):
         self._cache = cache
-        self._steps = cache / "steps"
+        self._steps = cache / STEPS
         self._trust = Trust(cache)
         self._jobs = jobs
         self._ahead: Workers | None = None
 
     def start_ahead(self) -> None:
         """Start the processes now, where steps will be run soon: they need a while to be ready."""
-        if self._ahead is None:
+        # How many steps there will be is not known yet, and --jobs may be any number.
+        if self._ahead is None and self._jobs <= (os.cpu_count() or 1):
             self._ahead = Workers(self._jobs, _OF_STAGES)
             # Whatever comes between: nothing else would end them.
             atexit.register(self._ahead.end)
@@ -90,7 +89,7 @@ class LocalEngine:
         A step that finds that it must read a file that is not here is run again once `bring` has
         brought it.
         """
-        run = _Run(plan)
+        run = Run(plan)
         with contextlib.ExitStack() as stack:
             self._run(run, listener, file, bring, stack)
         if run.error:
@@ -101,20 +100,20 @@ class LocalEngine:
 
     def _run(
         self,
-        run: _Run,
+        run: Run,
         listener: Listener,
         file: Callable[[str], Path],
         bring: Bring,
         stack: contextlib.ExitStack,
     ) -> None:
-        workers: Workers | None = None
+        workers: Hands | None = None
         space = Path()
         while True:
             self._take_cached(run)
             if run.queue and workers is None:
                 check_space(run.schedule.unfinished(), self._cache)
                 space = stack.enter_context(workspace(self._cache))
-                workers = self._workers(run)
+                workers = self._workers(run, file)
                 stack.callback(workers.end)
             while workers is not None and (item := run.next_for(workers)):
                 step, place = item
@@ -141,12 +140,13 @@ class LocalEngine:
                 if isinstance(outcome, Failure):
                     run.fail(step, outcome.raised())
                     continue
-                output = StepOutput(place, outcome)
+                found = isinstance(outcome, Found)
+                output = StepOutput(place, outcome.data if isinstance(outcome, Found) else outcome)
                 for name, (sha256, _) in output.files.items():
                     self._trust.record(place / name, sha256)
-                run.done(step, output, cached=False)
+                run.done(step, output, cached=found)
 
-    def _prepare(self, run: _Run, workers: Workers, file: Callable[[str], Path]) -> None:
+    def _prepare(self, run: Run, workers: Hands, file: Callable[[str], Path]) -> None:
         """Let a process that has nothing to do read ahead, once for each program that can."""
         for step in run.schedule.waiting():
             if step.program in PREPARED and not workers.knows(step.program):
@@ -155,7 +155,7 @@ class LocalEngine:
                 workers.give(step, self._job(step, inputs, file))
                 return
 
-    def _take_cached(self, run: _Run) -> None:
+    def _take_cached(self, run: Run) -> None:
         """Queue what must run. What is cached is done here, and frees what stands on it."""
         while fresh := run.schedule.ready():
             for step in fresh:
@@ -168,7 +168,12 @@ class LocalEngine:
         run.queue = [item for item in run.queue if not run.error or run.precedes(item[0])]
         run.queue.sort(key=lambda item: run.schedule.rank(item[0]))
 
-    def _workers(self, run: _Run) -> Workers:
+    def _workers(self, run: Run, file: Callable[[str], Path]) -> Hands:
+        """Return what does the steps of a run that must run."""
+        return self.processes(run)
+
+    def processes(self, run: Run) -> Workers:
+        """Return processes for what must run: those that were started ahead, if any were."""
         left = run.schedule.unfinished()
         self._steps.mkdir(parents=True, exist_ok=True)
         if self._ahead is not None:
@@ -177,15 +182,6 @@ class LocalEngine:
             return workers
         programs = dict.fromkeys(step.program for step in left)
         return Workers(min(self._jobs, len(left)), list(programs))
-
-    def prune(self) -> None:
-        """Remove outputs that no run has used for a while; a run that wants one makes it again."""
-        sweep(self._cache)
-        limit = time.time() - _UNUSED_SECONDS
-        for place in self._steps.iterdir() if self._steps.is_dir() else ():
-            with contextlib.suppress(OSError):  # another run may be at it, or the cache read-only
-                if (place / RESULT).stat().st_mtime < limit:
-                    remove(place)
 
     def _job(self, step: Step, inputs: Sequence[StepOutput], file: Callable[[str], Path]) -> Job:
         return Job(

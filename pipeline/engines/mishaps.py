@@ -11,6 +11,11 @@ from pipeline.steps.contained import FAILED
 _PRUNE = "make room on the engine: `dagger core engine local-cache prune`; what is done is kept"
 _AGAIN = "see that the engine runs and what its log says, then run it again: what is done is kept"
 _KILLED = 137  # 128 + SIGKILL
+_ENDS = "engine is shutting down"  # what one says between SIGTERM and its end
+
+
+class Gone(OutsideTrouble):
+    """The engine, or the way to it, is gone: no other step can end well either."""
 
 
 def exec_trouble(step: str, status: int, stdout: str, stderr: str) -> ChainError:
@@ -51,15 +56,18 @@ def engine_trouble(message: str, step: str = "") -> ChainError:
     """Return the error for what the engine, or the way to it, answered to a request."""
     if full(message):
         return _full()
+    if _ENDS in message:
+        return lost("it shuts down")
     text = " ".join(message.split()) or "no reason was given"
     where = f"{step}: " if step else ""
     return OutsideTrouble(f"{where}the Dagger engine failed: {text}", hint=_AGAIN)
 
 
-def lost(words: str = "") -> OutsideTrouble:
+def lost(words: str = "") -> Gone:
     """Return the error for an engine that is gone in the middle of the work."""
-    said = f": {words}" if words else ""
-    return OutsideTrouble(f"the connection to the Dagger engine was lost{said}", hint=_AGAIN)
+    first, *_ = words.splitlines() or [""]
+    said = f": {first}" if first else ""
+    return Gone(f"the connection to the Dagger engine was lost{said}", hint=_AGAIN)
 
 
 def full(text: str) -> bool:

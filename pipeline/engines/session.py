@@ -38,11 +38,15 @@ _KEPT_LINES = 200
 
 
 class Session:
-    """An open session. `alive` turns False when its process has ended."""
+    """An open session. `alive` turns False when its process has ended.
+
+    Whoever finds that its engine is gone sets `gone`: then nobody waits for a goodbye.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes] | None, said: deque[str]):
         self._process = process
         self._said = said
+        self.gone = False
 
     @property
     def alive(self) -> bool:
@@ -83,8 +87,10 @@ def open_session(engine: Engine, log: TextIO | None) -> Iterator[Session]:
     try:
         port, token = _connected(process, process.stdout, reader, said, engine)
         with _environment({PORT: port, TOKEN: token}):
-            yield Session(process, said)
-        patience = _CLOSE_SECONDS
+            session = Session(process, said)
+            yield session
+        if not session.gone:
+            patience = _CLOSE_SECONDS
     finally:
         _close(process, process.stdin, patience)
         reader.join(timeout=1)

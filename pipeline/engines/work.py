@@ -1,4 +1,4 @@
-"""One step's work in the local engine: run the program, seal the output, move it to its place."""
+"""A step's work: run the program, seal the output, move it to its place; and whose hands do it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextlib
 import errno
 import importlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pipeline.errors import ChainError, OutsideTrouble, is_system_trouble, system_trouble
 from pipeline.failures import Failure
+from pipeline.graph import Step
 from pipeline.oci.blob import NotHere
 from pipeline.steps.program import PROGRAMS, RESULT, Inputs, StepOutput, run_program
 from pipeline.wheels.house import sha256_of
@@ -28,7 +29,14 @@ class Wanted:
     digests: tuple[str, ...]
 
 
-Outcome = bytes | Failure | Wanted
+@dataclass(frozen=True)
+class Found:
+    """An output that nothing had to run for, where the step was to run: its result.json."""
+
+    data: bytes
+
+
+Outcome = bytes | Found | Failure | Wanted
 """What became of a step: its result.json, what went wrong, or what it must have first."""
 
 
@@ -48,6 +56,35 @@ class Job:
     kept: str
     out: str = ""
     temporary: str = ""
+
+
+class Hands(Protocol):
+    """What does the steps that an engine gives it, some of them side by side."""
+
+    @property
+    def free(self) -> int:
+        """How many have nothing to do, and could read ahead."""
+        ...
+
+    def takes(self, step: Step) -> bool:
+        """Whether a step that is given now begins at once."""
+        ...
+
+    def knows(self, program: str) -> bool:
+        """Whether a step of a program was done, or prepared, by one that could read ahead."""
+        ...
+
+    def give(self, step: Step, job: Job) -> None:
+        """Begin a step, or prepare it, if its job has no place for an output."""
+        ...
+
+    def wait(self) -> Sequence[tuple[Step, Outcome]]:
+        """Wait until something ends; returns the steps that did, and what became of them."""
+        ...
+
+    def end(self) -> None:
+        """Stop at once what still runs."""
+        ...
 
 
 def prepare(job: Job) -> None:
@@ -73,18 +110,7 @@ def work(job: Job) -> Outcome:
     temporary = Path(job.temporary)
     try:
         output = run_program(job.program, _inputs(job), temporary)
-        (temporary / SEAL).write_text(output.digest, encoding="ascii")
-        for path in temporary.rglob("*"):
-            if path.is_file():
-                path.chmod(0o444)
-        temporary.chmod(0o755)
-        try:
-            temporary.rename(job.out)
-        except OSError as error:
-            # Another build was faster; its output is the same by definition of the key.
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise
-            _check_same(Path(job.out), output)
+        put_in_place(output, Path(job.out))
         return output.data
     except NotHere as error:
         return Wanted(error.digests)
@@ -96,6 +122,23 @@ def work(job: Job) -> Outcome:
         return Failure.of(system_trouble(error, job.program))
     finally:
         remove(temporary)
+
+
+def put_in_place(output: StepOutput, place: Path) -> None:
+    """Seal an output, and give its directory its name. Raises OutsideTrouble if that is taken."""
+    directory = output.directory
+    (directory / SEAL).write_text(output.digest, encoding="ascii")
+    for path in directory.rglob("*"):
+        if path.is_file():
+            path.chmod(0o444)
+    directory.chmod(0o755)
+    try:
+        directory.rename(place)
+    except OSError as error:
+        # Another build was faster; its output is the same by definition of the key.
+        if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+        _check_same(place, output)
 
 
 def _check_same(place: Path, output: StepOutput) -> None:

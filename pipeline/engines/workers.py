@@ -98,11 +98,16 @@ class Workers:
         with _deaths():
             worker.connection.send(job)
 
-    def wait(self) -> list[tuple[Step, Outcome]]:
-        """Wait until a step ends; returns all that did, and what became of them."""
+    def wait(self, news: Connection | None = None) -> list[tuple[Step, Outcome]]:
+        """Wait until a step ends; returns all that did, and what became of them.
+
+        None of them, if something comes by `news` before; it is left there.
+        """
         busy = {one.connection: one for one in self._workers if one.step is not None}
         done: list[tuple[Step, Outcome]] = []
-        for connection in wait(list(busy)):
+        for connection in wait([*busy, *([news] if news else [])]):
+            if connection is news:
+                continue
             worker = busy[connection]  # type: ignore[index]
             step = worker.step
             assert step is not None

@@ -64,23 +64,27 @@ def main() -> int:
 
 def pack(output: StepOutput, out: Path) -> None:
     """Move an output to `out` in the form in which it is kept. The bytes depend on it alone."""
-    with tarfile.open(out / PACK, "w", format=tarfile.USTAR_FORMAT) as tar:
-        for name in sorted(output.files):
-            if name != BLOB:
-                path = output.directory / name
-                member = tarfile.TarInfo(name)
-                member.size = path.stat().st_size
-                with path.open("rb") as file:
-                    tar.addfile(member, file)
+    write_pack(output, out / PACK)
     if BLOB in output.files:
         (output.directory / BLOB).rename(out / BLOB)
-    for name in kept(output.files):
-        (out / name).chmod(0o444)
+        (out / BLOB).chmod(0o444)
+
+
+def write_pack(output: StepOutput, path: Path) -> None:
+    """Write a tar of everything in an output but its layer. The bytes depend on it alone."""
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for name in sorted(output.files):
+            if name != BLOB:
+                member = tarfile.TarInfo(name)
+                member.size = output.files[name][1]
+                with (output.directory / name).open("rb") as file:
+                    tar.addfile(member, file)
+    path.chmod(0o444)
 
 
 def unpack(source: Path, directory: Path) -> None:
-    """Give an output that `pack` has kept its files again, in a new directory."""
-    directory.mkdir(parents=True)
+    """Give an output that `pack` has kept its files again."""
+    directory.mkdir(parents=True, exist_ok=True)
     with tarfile.open(source / PACK, "r") as tar:
         for member in tar:
             path = directory / member.name

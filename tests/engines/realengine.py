@@ -25,6 +25,7 @@ _PROGRAMS = ("dagger", "dagger-engine", "dagger-init", "dnsname", "runc", "dnsma
 _PLUGINS = ("bridge", "firewall", "host-local", "loopback")
 _CNI = (Path("/opt/cni/bin"), Path("/usr/lib/cni"), Path("/usr/libexec/cni"))
 # Collection goes by how full the disk is, whoever filled it: a test would not find what it made.
+_VERSION = "_EXPERIMENTAL_DAGGER_VERSION"  # Dagger's own, for its tests
 _SETTINGS = {"gc": {"enabled": False}}
 _SCRIPT = """
 set -e
@@ -71,6 +72,8 @@ class RealEngine:
     process: subprocess.Popen[bytes] | None = None
     #: Size of a tmpfs that its state lies in, such as "300m"; "" for a directory.
     limit: str = ""
+    #: What it says that its version is; "" for the truth.
+    version: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -97,7 +100,12 @@ class RealEngine:
             )
         self.process = subprocess.Popen(
             ["unshare", "--mount", "--net", "--propagation", "private", "sh", "-c", script],
-            env={**os.environ, "PLACE": str(self.place), "ENGINE": str(_which("dagger-engine"))},
+            env={
+                **os.environ,
+                "PLACE": str(self.place),
+                "ENGINE": str(_which("dagger-engine")),
+                **({_VERSION: self.version} if self.version else {}),
+            },
             stdout=(self.place / "log").open("ab"),
             stderr=subprocess.STDOUT,
         )
@@ -126,9 +134,9 @@ def _install(source: str, target: Path) -> None:
 
 
 @contextmanager
-def started(place: Path, limit: str = "") -> Iterator[RealEngine]:
+def started(place: Path, *, limit: str = "", version: str = "") -> Iterator[RealEngine]:
     """Start an engine with its state in `place`."""
-    engine = RealEngine(place, limit=limit)
+    engine = RealEngine(place, limit=limit, version=version)
     engine.start()
     try:
         yield engine

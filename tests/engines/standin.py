@@ -241,9 +241,6 @@ class Root:
     def loadDirectoryFromID(self, info: Any, id: str) -> Any:
         return self._session.load(id)
 
-    def loadFileFromID(self, info: Any, id: str) -> Any:
-        return self._session.load(id)
-
 
 def _field(parent: Any, info: Any, /, **arguments: Any) -> Any:
     return getattr(parent, info.field_name)(info, **arguments)
@@ -253,7 +250,8 @@ class StandIn:
     """The state of the stand-in, which may serve one session after another.
 
     `ran` are the commands of execs that were not cached; `sent` counts the bytes that came from
-    this machine, `exported` are the sha256 of files that went back to it. Set `break_exec` and
+    this machine, `exported` are the sha256 of files that went back to it, `requests` counts
+    what was asked. Set `break_exec` and
     every exec fails with that on its stderr; `hang_up` and the server closes the connection of the
     next request.
     """
@@ -276,6 +274,7 @@ class StandIn:
         self.refused: list[str] = []
         self.exported: list[str] = []
         self.sent = 0
+        self.requests = 0
         self.break_exec = ""
         self.hang_up = False
 
@@ -297,6 +296,7 @@ class StandIn:
 
     def answer(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Answer a request, unless a real engine was never seen to take its like."""
+        self.requests += 1
         if "__schema" not in query:
             unknown = shapes(query) - ACCEPTED
             if unknown:

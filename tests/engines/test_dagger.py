@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.engines.mishaps import Gone, engine_trouble, lost
 from pipeline.engines.reach import CLI, HOST, PORT
 from pipeline.engines.reach import TOKEN as TOKEN_VARIABLE
 from tests.engines.standin import TOKEN, StandIn, serve
-from tests.line import Line, add_toolbox, make_line
+from tests.line import DEB, Line, add_toolbox, make_line
 
 ROOT = Path(__file__).parents[2]
 # Whatever engine the machine of the test has is not meant.
@@ -33,6 +36,15 @@ class Setting:
     ) -> subprocess.CompletedProcess[str]:
         session = {PORT: str(self.port), TOKEN_VARIABLE: TOKEN}
         return build(self.line, *args, env={**session, **(env or {})})
+
+    def forget_steps(self) -> None:
+        """Let this client hold no output of a step any more."""
+        shutil.rmtree(self.line.cache / "steps")
+
+    def sent_layers(self) -> list[str]:
+        """The layers of the layout that came from the engine, by digest."""
+        blobs = self.line.root / "dist" / "blobs" / "sha256"
+        return sorted(name for name in self.standin.exported if (blobs / name).exists())
 
     def steps(self) -> int:
         """How many steps ran."""
@@ -68,10 +80,33 @@ def setting(standin: StandIn, tmp_path: Path) -> Iterator[Setting]:
     assert not standin.refused
 
 
+def ran(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """The steps that no cache answered."""
+    return re.findall(r"^\[\d+/\d+\] (\S+)", done.stderr, re.MULTILINE)
+
+
 def change_v1(line: Line, factor: int) -> None:
     """Edit v1 to what no other test has."""
     for name in ("patches/scale.toml", "stages/v01-model.toml"):
         line.edit(name, "x * 3", f"x * {factor}")
+
+
+def change_v3(line: Line, title: str) -> None:
+    """Edit v3 to what no other test has: its layer of a wheel is made again, on the engine."""
+    line.edit("stages/v03-flashinfer.toml", "FlashInfer 0.6.18", title)
+
+
+def replace_deb(line: Line) -> None:
+    """Lock a .deb whose data ends too early."""
+    whole = (line.cache.parent / "scratch" / DEB).read_bytes()
+    data = whole[: len(whole) // 2]
+    old, new = (hashlib.sha256(d).hexdigest() for d in (whole, data))
+    (line.cache / "files" / "sha256" / new).write_bytes(data)
+    line.edit(
+        "pins.toml",
+        f'size = {len(whole)}, sha256 = "{old}"',
+        f'size = {len(data)}, sha256 = "{new}"',
+    )
 
 
 def refused(done: subprocess.CompletedProcess[str], status: int, *texts: str) -> None:
@@ -85,8 +120,10 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *texts: str) ->
 
 def test_both_engines_give_the_same_lines(setting: Setting) -> None:
     local = build(setting.line, "--engine", "local", "--out", "local", env={})
+    setting.forget_steps()  # the engines share them
     remote = setting.build("--out", "dagger")  # auto: a session is in the environment
     assert remote.returncode == 0, remote.stderr
+    assert setting.standin.exported
     assert remote.stdout == local.stdout != ""
     blobs = [
         sorted(path.name for path in (setting.line.root / out / "blobs/sha256").iterdir())
@@ -95,14 +132,29 @@ def test_both_engines_give_the_same_lines(setting: Setting) -> None:
     assert blobs[0] == blobs[1]
 
 
-def test_a_second_build_runs_nothing_and_brings_no_layer_again(setting: Setting) -> None:
+def test_a_second_build_asks_the_engine_nothing_on_either_engine(setting: Setting) -> None:
     first = setting.build()
-    ran, exported = list(setting.standin.ran), list(setting.standin.exported)
-    assert len(exported) == len(set(exported)) == 6  # the layers of base, v1, v3 and v4
+    assert setting.standin.requests
+    setting.standin.forget()
+    for engine in ("dagger", "local"):
+        second = setting.build("--engine", engine)
+        assert second.stdout == first.stdout
+        assert "14 of 14 steps from the cache" in second.stderr
+    assert setting.standin.requests == 0
+
+
+def test_a_client_that_holds_nothing_runs_nothing_again(setting: Setting) -> None:
+    first = setting.build()
+    exported = list(setting.standin.exported)
+    assert len(exported) == len(set(exported)) == 3 * 2  # a layer, and what is beside it
+    setting.forget_steps()
+    shutil.rmtree(setting.line.root / "dist")
+    setting.standin.forget()
     second = setting.build()
     assert second.stdout == first.stdout
-    assert setting.standin.ran == ran and setting.standin.exported == exported
-    assert "14 of 14 steps from the cache" in second.stderr
+    assert setting.standin.ran == []
+    assert not {"base/debian", "base/wheels/shared", "v3/layer"}.intersection(ran(second))
+    assert sorted(setting.standin.exported) == sorted(exported)
 
 
 def test_only_the_layer_that_lacks_is_brought_and_a_damaged_one_is_not_kept(
@@ -110,25 +162,47 @@ def test_only_the_layer_that_lacks_is_brought_and_a_damaged_one_is_not_kept(
 ) -> None:
     setting.build()
     blobs = setting.line.root / "dist" / "blobs" / "sha256"
-    gone, damaged = setting.standin.exported[:2]
+    gone, damaged = setting.sent_layers()[:2]
     (blobs / gone).unlink()
     (blobs / damaged).unlink()
     (blobs / damaged).write_bytes(b"damaged")
-    setting.standin.exported.clear()
+    setting.forget_steps()
+    setting.standin.forget()
     assert setting.build().returncode == 0
-    assert sorted(setting.standin.exported) == sorted([gone, damaged])
+    assert setting.sent_layers() == sorted([gone, damaged])
 
 
 def test_an_edit_in_v1_makes_no_layer_again_whose_bytes_stay(setting: Setting) -> None:
     setting.build()
-    before = setting.steps()
+    setting.standin.forget()
     change_v1(setting.line, 5)
     done = setting.build()
-    # plan, layer and audit of v1; plan and audit of v3 and of v4, whose layers are as they were
-    assert setting.steps() - before == 7
+    # plan, layer and audit of v1; plan and audit of v3 and of v4, whose layers are as they were.
+    # They have no weight and read what lies here: nothing is asked of the engine.
+    assert setting.standin.requests == 0
     assert "7 of 14 steps from the cache" in done.stderr
+    setting.forget_steps()
+    again = setting.build()  # a client that has nothing
+    assert setting.steps() == 0
+    setting.forget_steps()
     local = build(setting.line, "--engine", "local", "--out", "local", env={})
-    assert done.stdout == local.stdout
+    assert done.stdout == again.stdout == local.stdout
+
+
+def test_a_step_with_weight_gets_from_here_what_was_made_here(setting: Setting) -> None:
+    setting.build()
+    setting.standin.forget()
+    change_v3(setting.line, "FlashInfer at 18")
+    done = setting.build()
+    # v3/plan is made here, its layer of a wheel there, and nothing that reads both
+    assert setting.steps() == 1
+    setting.forget_steps()
+    local = build(setting.line, "--engine", "local", "--out", "local", env={})
+    assert done.stdout == local.stdout != ""
+    setting.forget_steps()
+    setting.standin.forget()
+    again = setting.build()
+    assert "v3/plan" in ran(again) and "v3/layer" not in ran(again)
 
 
 def test_a_step_sees_the_modules_that_it_imports_and_no_others(setting: Setting) -> None:
@@ -146,14 +220,22 @@ def test_a_refusal_of_a_step_is_its_own(setting: Setting) -> None:
     assert [text.split()[0] for text in done.stdout.splitlines()] == ["sm121-base"]
 
 
+def test_a_refusal_on_the_engine_is_the_local_one(setting: Setting) -> None:
+    replace_deb(setting.line)
+    done = setting.build()
+    local = build(setting.line, "--engine", "local", env={})  # nothing of it is kept
+    refused(done, local.returncode, "ends inside its member")
+    assert done.stderr.partition("error: ")[2] == local.stderr.partition("error: ")[2]
+
+
 def test_a_full_disk_on_the_engine(setting: Setting) -> None:
-    change_v1(setting.line, 11)
+    change_v3(setting.line, "11")
     setting.standin.break_exec = "write /job/out/x: no space left on device"
     refused(setting.build(), 3, "the disk of the Dagger engine is full", "local-cache prune")
 
 
 def test_a_program_that_breaks_is_no_traceback_of_ours(setting: Setting) -> None:
-    change_v1(setting.line, 13)
+    change_v3(setting.line, "13")
     setting.standin.break_exec = "Traceback (most recent call last):\n  x\nImportError: no y\n"
     refused(setting.build(), 3, "ImportError: no y")
 
@@ -208,6 +290,7 @@ def test_a_cli_that_gives_no_session(
     listening = _listener(socket)
     env = {HOST: f"unix://{socket}", CLI: str(cli)}
     setting.build()
+    setting.forget_steps()
     before = (setting.line.root / "dist" / "index.json").read_bytes()
     done = build(setting.line, "--engine", "dagger", env=env)
     listening.close()
@@ -223,3 +306,10 @@ def _listener(path: Path):  # type: ignore[no-untyped-def]
     listening.bind(str(path))
     listening.listen()
     return listening
+
+
+def test_an_engine_that_shuts_down_is_one_that_is_gone() -> None:
+    error = engine_trouble("input: container.from: engine is shutting down", "base/debian")
+    assert isinstance(error, Gone) and error.exit_status == 3
+    assert "connection to the Dagger engine was lost: it shuts down" in str(error)
+    assert lost("502 Bad Gateway\nFor more").message.endswith("was lost: 502 Bad Gateway")

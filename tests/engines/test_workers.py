@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,13 @@ def test_a_job_that_has_no_place_removes_nothing(
     with pytest.raises(ValueError, match="without a place"):
         work(replace(job(tmp_path, "x"), out="", temporary=""))
     assert (tmp_path / "kept").exists()
+
+
+def test_waiting_ends_when_news_come(workers: Workers) -> None:
+    ear, mouth = Pipe(duplex=False)
+    mouth.send_bytes(b"x")
+    assert workers.wait(ear) == []
+    assert ear.poll()  # it is left there
 
 
 def test_processes_that_were_started_ahead_end_with_an_error_of_the_program(tmp_path: Path) -> None:

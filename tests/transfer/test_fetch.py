@@ -251,11 +251,12 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def children_of(pid: int) -> list[int]:
-    return [
-        int(p.name)
-        for p in Path("/proc").glob("[0-9]*")
-        if f"\nPPid:\t{pid}\n" in (p / "status").read_text(encoding="utf-8")
-    ]
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            if f"\nPPid:\t{pid}\n" in (place / "status").read_text(encoding="utf-8"):
+                found.append(int(place.name))
+    return found
 
 
 def test_killed_run_keeps_what_was_done_and_leaves_nothing_behind(

@@ -1,84 +1,62 @@
 """The engine `dagger`: the same steps in containers of a Dagger engine, local or remote.
 
-The only package that imports dagger. A step is one exec in the toolbox. What it depends on, and so
-the key under which the engine keeps it, is exactly what it reads: the toolbox, the modules of its
+The only package that imports dagger. It is the local engine, with the same cache and the same keys,
+and other hands (see `crew`): what is in the cache here is asked of nobody, and a step with weight
+that must run is an exec on the engine, in the toolbox. What such an exec depends on, and so the key
+under which the engine keeps it, is exactly what the step reads: the toolbox, the modules of its
 program, its parameters, its locked files and the files of the steps before it, all by content. So
-the engine's own cache answers, in later sessions and after a restart, and a step that was run again
-and gave the same bytes changes nothing behind it. Outputs stay on the engine. Only `result.json`
-comes back, and the layers that the client lacks.
+the engine's own cache answers who has none, in later sessions and after a restart.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.engines.dagger.run import Run
-from pipeline.engines.reach import find_engine
-from pipeline.engines.schedule import Bring, Listener, nothing
-from pipeline.engines.session import open_session
-from pipeline.errors import ChainError
-from pipeline.graph import Plan
-from pipeline.steps.program import StepOutput
-from pipeline.transfer.workspace import workspace
+from pipeline.engines.dagger.crew import Crew
+from pipeline.engines.local import LocalEngine, Run
+from pipeline.engines.work import Hands
 
 # The library logs tracebacks of what it raises as well.
 logging.getLogger("dagger").addHandler(logging.NullHandler())
 logging.getLogger("dagger").propagate = False
 
 
-@dataclass(frozen=True)
-class DaggerEngine:
+class DaggerEngine(LocalEngine):
     """Runs steps on the engine that the environment names, `jobs` of them side by side.
 
     `toolbox` gives the archive of the toolbox for a platform (`linux/amd64`), `held` the place of
     a layer that the client has already, by digest and size. `log`, if given, takes the engine's own
-    log.
+    log. `local` has the processes of this machine, which it may have started ahead.
     """
 
-    cache: Path
-    jobs: int
-    toolbox: Callable[[str], Path]
-    held: Callable[[str, int], Path | None]
-    log: TextIO | None = None
+    def __init__(
+        self,
+        cache: Path,
+        jobs: int,
+        toolbox: Callable[[str], Path],
+        held: Callable[[str, int], Path | None],
+        log: TextIO | None = None,
+        *,
+        local: LocalEngine,
+    ):
+        super().__init__(cache, jobs)
+        self._local = local
+        self._toolbox = toolbox
+        self._held = held
+        self._log = log
 
-    def run(
-        self, plan: Plan, file: Callable[[str], Path], listener: Listener, bring: Bring = nothing
-    ) -> Mapping[str, StepOutput]:
-        """Run the plan; outputs by step id. As LocalEngine's, also in which error is raised.
-
-        A layer that came is in its output's directory only as long as this runs: `listener` takes
-        it from there.
-        """
-        engine = find_engine(os.environ)
-        with workspace(self.cache) as space, open_session(engine, self.log) as session:
-            run = Run(
-                plan,
-                file,
-                listener,
-                bring,
-                session,
-                space,
-                jobs=self.jobs,
-                toolbox=self.toolbox,
-                held=self.held,
-                cache=self.cache,
-            )
-            try:
-                return asyncio.run(run.whole())
-            except BaseExceptionGroup as group:
-                raise _cause(group) from None
-
-
-def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what a person must know of errors that came together: an error of ours, if any is."""
-    ours, rest = group.split(ChainError)
-    found: BaseException = ours or rest or group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    def _workers(self, run: Run, file: Callable[[str], Path]) -> Hands:
+        """Return hands on the engine, which is asked for a session by the first step for it."""
+        return Crew(
+            run.schedule.unfinished(),
+            file,
+            cache=self._cache,
+            jobs=self._jobs,
+            toolbox=self._toolbox,
+            held=self._held,
+            log=self._log,
+            processes=lambda: self._local.processes(run),
+        )

@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import dagger
 from dagger import Client
 
-from pipeline.engines.dagger.known import KnownDirectory, KnownFile
+from pipeline.engines.dagger.known import KnownDirectory
 from pipeline.engines.keys import imported
-from pipeline.graph import FileInput, Step
+from pipeline.engines.unused import MODULES, use
+from pipeline.graph import Step
 from pipeline.oci.image import canonical
-from pipeline.steps.contained import FILES, OUT, RUN, STEPS, kept
+from pipeline.steps.contained import FILES, OUT, PACK, RUN, STEPS, kept, write_pack
+from pipeline.steps.layers import BLOB
 from pipeline.steps.program import PROGRAMS, StepOutput
 from pipeline.transfer.workspace import workspace
 
@@ -29,8 +31,6 @@ _APP, _SOURCE = "/job/app", "/job/source"
 _ENTRY = "pipeline.steps.contained"
 # Python's own libraries have no compiled form in Debian's packages, and every step starts a Python.
 _COMPILE = ("python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
-# From this size on (bytes) a copy of a file costs an engine more than a link.
-_LARGE = 16_000_000
 _LIBRARIES = ("/usr/lib/python3.11", "/usr/local/lib/python3.11/dist-packages")
 
 
@@ -43,13 +43,9 @@ class Execs:
         self._file = file
         self._run = run
         self._programs: dict[str, asyncio.Task[KnownDirectory]] = {}
-        self._together: frozenset[str] = frozenset()  # of which files it holds
-        self._large: asyncio.Task[KnownDirectory] | None = None
-        self._files: dict[str, Mapping[str, KnownFile]] = {}  # result's digest -> its files
-        self._trees: dict[tuple[str, ...], KnownDirectory] = {}  # results' digests -> all of theirs
 
     async def prepare(self, toolbox: Callable[[str], Path], steps: Sequence[Step]) -> None:
-        """Bring the toolbox, the programs and the large files of these steps onto the engine.
+        """Bring the toolbox and the programs of these steps onto the engine.
 
         The toolbox is imported once, then found again by its content.
         """
@@ -66,17 +62,18 @@ class Execs:
         self._modules = plain_modules(self._cache)
         for program in sorted({step.program for step in steps}):
             self._programs[program] = asyncio.create_task(self._program(program))
-        large = {f.sha256 for step in steps for f in step.files if _is_large(f)}
-        self._together = frozenset(filter(self._is_here, large))
-        if self._together:
-            self._large = asyncio.create_task(self._known(self._sent(sorted(self._together))))
 
     async def end(self) -> None:
         """Let go of what is still on its way."""
-        await settle([*self._programs.values(), *([self._large] if self._large else [])])
+        await settle(list(self._programs.values()))
 
-    async def container(self, step: Step, inputs: Sequence[StepOutput]) -> dagger.Container:
-        """Return the container of a step, ready to be run by `execute`."""
+    async def container(
+        self, step: Step, inputs: Sequence[StepOutput], space: Path
+    ) -> dagger.Container:
+        """Return the container of a step, ready to be run by `execute`.
+
+        `space` is a directory for what has to be sent.
+        """
         container = (
             self._box.with_mounted_directory(_APP, await self._programs[step.program])
             .with_mounted_directory(OUT, self._client.directory())
@@ -85,7 +82,7 @@ class Execs:
         if step.files:
             container = container.with_mounted_directory(FILES, await self._locked(step))
         if inputs:
-            container = container.with_mounted_directory(STEPS, await self._read(inputs))
+            container = container.with_mounted_directory(STEPS, self._read(inputs, space))
         return container
 
     async def execute(
@@ -101,14 +98,6 @@ class Execs:
         done = await container.with_exec(command, stdin=canonical(job).decode("utf-8")).sync()
         return done, await done.stdout()
 
-    async def keep(self, done: dagger.Container, output: StepOutput) -> Mapping[str, KnownFile]:
-        """Name the files of an output by content, for the steps after it."""
-        names = kept(output.files)
-        ids = await asyncio.gather(*(done.directory(OUT).file(name).id() for name in names))
-        files = {n: KnownFile(self._client, known) for n, known in zip(names, ids, strict=True)}
-        self._files[output.digest] = files
-        return files
-
     async def _program(self, program: str) -> KnownDirectory:
         """Return the compiled modules of a program: only those that it imports are in its key."""
         modules = imported((_ENTRY, f"pipeline.steps.{PROGRAMS[program]}"))
@@ -123,36 +112,24 @@ class Execs:
         )
         return await self._known(compiled.directory(_APP))
 
-    async def _read(self, inputs: Sequence[StepOutput]) -> KnownDirectory:
-        """Return one directory with the outputs that a step reads.
+    def _read(self, inputs: Sequence[StepOutput], space: Path) -> dagger.Directory:
+        """Return one directory with the outputs that a step reads, which lie on this machine."""
+        host, tree = self._client.host(), self._client.directory()
+        for output in inputs:
+            name = output.digest.removeprefix("sha256:")
+            write_pack(output, space / name)
+            places = {PACK: space / name, BLOB: output.directory / BLOB}
+            for file in kept(output.files):
+                tree = tree.with_file(f"{name}/{file}", host.file(str(places[file].absolute())))
+        return tree
 
-        Most steps read the same layers and then some, so it is built upon the longest that is
-        there.
+    async def _locked(self, step: Step) -> KnownDirectory:
+        """Send the locked files of a step, each named by its sha256.
+
+        Layers of a base image may be missing here; a step that must read one says so.
         """
-        wanted = tuple(output.digest for output in inputs)
-        below = max((k for k in self._trees if k == wanted[: len(k)]), key=len, default=())
-        if below != wanted:
-            tree: dagger.Directory = self._trees.get(below) or self._client.directory()
-            for digest in wanted[len(below) :]:
-                for name, file in self._files[digest].items():
-                    tree = tree.with_file(f"{digest.removeprefix('sha256:')}/{name}", file)
-            self._trees[wanted] = await self._known(tree)
-        return self._trees[wanted]
-
-    async def _locked(self, step: Step) -> dagger.Directory:
-        """Return one directory with the locked files of a step, each named by its sha256.
-
-        Large ones are sent once, all together, and linked from there; of the small ones each step
-        has a copy: a link is an operation on the engine, which takes longer. Layers of a base image
-        may be missing here; a step that must read one says so.
-        """
-        here = set(filter(self._is_here, (file.sha256 for file in step.files)))
-        large = here & self._together
-        files = self._sent(sorted(here - large))
-        for sha256 in sorted(large):
-            assert self._large is not None
-            files = files.with_file(sha256, (await self._large).file(sha256))
-        return files
+        here = {file.sha256 for file in step.files if self._is_here(file.sha256)}
+        return await self._known(self._sent(sorted(here)))
 
     def _is_here(self, sha256: str) -> bool:
         return self._file(sha256).is_file()
@@ -184,7 +161,7 @@ def plain_modules(cache: Path) -> Path:
         for path in sorted(_PACKAGE.rglob("*.py"))
     }
     sums = [[name, hashlib.sha256(data).hexdigest()] for name, data in sources.items()]
-    place = cache / "modules" / hashlib.sha256(canonical(sums)).hexdigest()
+    place = cache / MODULES / hashlib.sha256(canonical(sums)).hexdigest()
     if not place.is_dir():
         with workspace(cache) as space:
             for name, data in sources.items():
@@ -197,6 +174,7 @@ def plain_modules(cache: Path) -> Path:
             place.parent.mkdir(exist_ok=True)
             with contextlib.suppress(OSError):  # another build was faster
                 (space / "new").rename(place)
+    use(place)
     return place
 
 
@@ -205,10 +183,6 @@ async def settle(tasks: Sequence[asyncio.Task[object]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _is_large(file: FileInput) -> bool:
-    return (file.size or 0) >= _LARGE
 
 
 def _paths(modules: set[str]) -> Iterator[str]:

@@ -10,22 +10,6 @@ import dagger
 from dagger import Client
 
 
-class KnownFile(dagger.File):
-    """A file with a known id."""
-
-    def __init__(self, client: Client, known: str):
-        super().__init__(client.load_file_from_id(dagger.FileID(known))._ctx)
-        self._known = known
-
-    @classmethod
-    def _graphql_name(cls) -> str:
-        return "File"
-
-    async def id(self) -> str:
-        """Return the id."""
-        return self._known
-
-
 class KnownDirectory(dagger.Directory):
     """A directory with a known id."""
 

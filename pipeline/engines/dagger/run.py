@@ -1,4 +1,4 @@
-"""One run of a plan in one session: what starts when, what comes back, what went wrong."""
+"""The steps of one session: what comes back, what went wrong. In a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,65 +6,100 @@ import asyncio
 import contextlib
 import json
 import os
+import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import dagger
-from dagger import Client, Config, Retry, Timeout
+from dagger import Config, Retry, Timeout
 
-from pipeline.engines.dagger.execs import Execs, settle
-from pipeline.engines.dagger.known import KnownFile
-from pipeline.engines.mishaps import engine_trouble, exec_trouble, full, lost, wanted
+from pipeline.engines.dagger.execs import Execs
+from pipeline.engines.mishaps import Gone, engine_trouble, exec_trouble, full, lost, wanted
 from pipeline.engines.reach import answers
-from pipeline.engines.schedule import Bring, Course, Listener
 from pipeline.engines.session import CONNECT_SECONDS, Session
+from pipeline.engines.work import Found, Job, Outcome, Wanted, put_in_place
 from pipeline.errors import ChainError, OutsideTrouble, system_trouble
-from pipeline.graph import Plan, Step
-from pipeline.steps.layers import BLOB, layer_of
-from pipeline.steps.program import StepOutput
+from pipeline.failures import Failure
+from pipeline.graph import Step
+from pipeline.steps.contained import OUT, PACK, kept, unpack
+from pipeline.steps.layers import BLOB
+from pipeline.steps.program import RESULT, StepOutput
 from pipeline.trust import Trust
 from pipeline.wheels.house import sha256_of
 
 _WATCH_SECONDS = 1.0
-_FETCH = "fetch"
+
+Tell = Callable[[tuple[Step, Outcome] | BaseException], None]
+"""Takes what became of a step, or an error that ended the session; from another thread."""
 
 
-class Run:
-    """The state of one run; `space` is a directory for the layers that come."""
+class Remote:
+    """Does steps on the engine of a session, `jobs` of them at a time.
+
+    `steps` are those that may be given.
+    """
 
     def __init__(
         self,
-        plan: Plan,
+        steps: Sequence[Step],
         file: Callable[[str], Path],
-        listener: Listener,
-        bring: Bring,
         session: Session,
-        space: Path,
+        tell: Tell,
         *,
         jobs: int,
+        cache: Path,
         toolbox: Callable[[str], Path],
         held: Callable[[str, int], Path | None],
-        cache: Path,
     ):
-        self._course = Course(plan)
-        self._plan = plan
+        self._steps = steps
         self._file = file
-        self._listener = listener
-        self._bring = bring
         self._session = session
-        self._space = space
+        self._tell = tell
+        self._cache = cache
+        self._lanes = asyncio.Semaphore(jobs)  # for execs; what they made travels beside them
         self._toolbox = toolbox
         self._held = held
-        self._cache = cache
         self._trust = Trust(cache)
-        self._lanes = asyncio.Semaphore(jobs)
         self._word = uuid.uuid4().hex  # tells what was made now from what the engine had
-        self._made: set[str] = set()
-        self._files: dict[str, Mapping[str, KnownFile]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._given: asyncio.Queue[tuple[Step, Job]] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
-    async def whole(self) -> Mapping[str, StepOutput]:
-        """Connect and run every step; outputs by step id. Raises ChainError, maybe in a group."""
+    def give(self, step: Step, job: Job) -> None:
+        """Begin a step; what becomes of it is told."""
+        self._call(lambda: self._given.put_nowait((step, job)))
+
+    def end(self) -> None:
+        """Stop what still runs, and disconnect."""
+        self._call(self._end)
+        self._thread.join()
+
+    def _call(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # it has ended, and told why
+            self._loop.call_soon_threadsafe(function)
+
+    def _end(self) -> None:
+        self._ended = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._whole())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:  # noqa: BLE001  it is raised again, where somebody sees it
+            self._tell(_cause(error))
+
+    async def _whole(self) -> None:
+        self._task = asyncio.current_task()
+        if self._ended:
+            return
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(self._watch())
             try:
@@ -73,7 +108,6 @@ class Run:
                 raise self._trouble(error) from error
             finally:
                 watch.cancel()
-        return self._course.schedule.outputs
 
     async def _watch(self) -> None:
         """Raise as soon as the session or its engine is gone: a request might wait for ever."""
@@ -94,99 +128,75 @@ class Run:
                     client = await stack.enter_async_context(dagger.Connection(config))
             except TimeoutError:
                 raise lost("the session does not answer") from None
-            await self._steps(client)
-
-    async def _steps(self, client: Client) -> None:
-        execs = Execs(client, self._file, self._cache, self._word)
-        await execs.prepare(self._toolbox, list(self._plan.steps.values()))
-        course = self._course
-        running: dict[asyncio.Task[None], Step] = {}
-        try:
-            while True:
-                for step in course.schedule.ready():
-                    if not course.error or course.precedes(step):
-                        running[asyncio.create_task(self._execute(execs, step))] = step
-                if not running:
-                    break
-                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    self._collect(running, task)
-                if course.error and not any(map(course.precedes, running.values())):
-                    break
-        finally:
-            await settle([*running])
-            await execs.end()
-        if course.error:
-            raise course.error
-
-    def _collect(self, running: dict[asyncio.Task[None], Step], task: asyncio.Task[None]) -> None:
-        """Take a finished task. A step is two: its exec, and then the fetching of its layer."""
-        step = running.pop(task)
-        error = task.exception()
-        if isinstance(error, (dagger.DaggerError, OSError)):
-            error = self._trouble(error, step.id)
-        if isinstance(error, ChainError):
-            self._course.fail(step, error)
-        elif error is not None:
-            raise error
-        elif task.get_name() != _FETCH:
-            running[asyncio.create_task(self._fetch(step), name=_FETCH)] = step
-        else:
-            output = self._course.schedule.outputs[step.id]
-            cached = step.id not in self._made
-            self._course.finish(step, output, self._listener, cached=cached)
-
-    async def _execute(self, execs: Execs, step: Step) -> None:
-        inputs = self._course.schedule.inputs(step)
-        asked: set[str] = set()
-        while True:
-            container = await execs.container(step, inputs)
+            execs = Execs(client, self._file, self._cache, self._word)
             try:
-                async with self._lanes:
-                    self._listener.started(step)
-                    done, printed = await execs.execute(container, step, inputs)
-                break
-            except dagger.ExecError as error:
-                more = wanted(error.exit_code, error.stdout)
-                if not more or asked.issuperset(more):  # brought, and still not there
-                    raise
-                self._bring(more)
-                asked |= set(more)
-        word, _, line = printed.partition("\n")
-        if word == self._word:
-            self._made.add(step.id)
-        data = json.loads(line)["result"].encode("utf-8")
-        output = StepOutput(self._space / step.id, data)
-        self._files[step.id] = await execs.keep(done, output)
-        self._course.schedule.outputs[step.id] = output
+                await execs.prepare(self._toolbox, self._steps)
+                async with asyncio.TaskGroup() as group:
+                    while True:
+                        group.create_task(self._do(execs, *await self._given.get()))
+            finally:
+                await execs.end()
 
-    async def _fetch(self, step: Step) -> None:
-        """Bring the layer of a step into its directory here, if it made one."""
-        output = self._course.schedule.outputs[step.id]
-        if BLOB not in output.files:
-            return
-        layer, path = layer_of(output), output.directory / BLOB
-        path.parent.mkdir(parents=True, exist_ok=True)
-        there = self._held(layer.digest, layer.size)
-        if there is not None:
-            path.symlink_to(there.absolute())
-            return
+    async def _do(self, execs: Execs, step: Step, job: Job) -> None:
         try:
-            await self._files[step.id][BLOB].export(str(path.absolute()))
-        except dagger.QueryError as error:
-            if full(str(error)):  # this disk, not the engine's
-                raise OutsideTrouble(
-                    f"no room for the layer of {step.id} in {self._space}"
-                ) from error
+            outcome = await self._outcome(execs, step, job)
+        except ChainError as error:
+            outcome = Failure.of(error)
+        except (dagger.DaggerError, OSError) as error:
+            trouble = self._trouble(error, step.id)
+            if isinstance(trouble, Gone):
+                raise trouble from error
+            outcome = Failure.of(trouble)
+        self._tell((step, outcome))
+
+    async def _outcome(self, execs: Execs, step: Step, job: Job) -> Outcome:
+        inputs = [StepOutput(Path(directory), data) for directory, data in job.steps]
+        space = Path(f"{job.temporary}-room")  # beside it, and gone with the run's other places
+        space.mkdir()
+        container = await execs.container(step, inputs, space)
+        try:
+            async with self._lanes:
+                done, printed = await execs.execute(container, step, inputs)
+        except dagger.ExecError as error:
+            if more := wanted(error.exit_code, error.stdout):
+                return Wanted(more)
             raise
-        sha256 = output.files[BLOB][0]
-        if await asyncio.to_thread(sha256_of, path) == sha256:
-            self._trust.record(path, sha256)
-        else:
-            raise OutsideTrouble(
-                f"the layer of {step.id} came from the engine with other bytes than it said",
-                hint="run it again; if it stays so, prune the engine's cache",
-            )
+        word, _, line = printed.partition("\n")
+        output = StepOutput(Path(job.temporary), json.loads(line)["result"].encode("utf-8"))
+        await self._bring(step, output, done.directory(OUT), space)
+        await asyncio.to_thread(put_in_place, output, Path(job.out))
+        return output.data if word == self._word else Found(output.data)
+
+    async def _bring(
+        self, step: Step, output: StepOutput, made: dagger.Directory, space: Path
+    ) -> None:
+        """Fill the directory of an output; a layer that lies here already does not travel."""
+        directory = output.directory
+        linked = ""
+        for name in kept(output.files):
+            sha256, size = output.files.get(name, ("", 0))
+            there = self._held(f"sha256:{sha256}", size) if name == BLOB else None
+            if there is not None and _linked(there, directory / name):
+                self._trust.linked(there, sha256)
+                linked = name
+                continue
+            place = space if name == PACK else directory
+            try:
+                await made.file(name).export(str((place / name).absolute()))
+            except dagger.QueryError as error:
+                if full(str(error)):  # this disk, not the engine's
+                    raise OutsideTrouble(
+                        f"no room for the output of {step.id} in {self._cache}"
+                    ) from error
+                raise
+        await asyncio.to_thread(unpack, space, directory)
+        (directory / RESULT).write_bytes(output.data)
+        for name in output.files.keys() - {linked}:
+            if await asyncio.to_thread(sha256_of, directory / name) != output.files[name][0]:
+                raise OutsideTrouble(
+                    f"{name} of {step.id} came from the engine with other bytes than it said",
+                    hint="run it again; if it stays so, prune the engine's cache",
+                )
 
     def _trouble(self, error: Exception, step: str = "") -> ChainError:
         if isinstance(error, OSError):
@@ -196,3 +206,22 @@ class Run:
         if isinstance(error, (dagger.TransportError, dagger.ClientConnectionError)):
             return lost(self._session.last_words() or str(error))
         return engine_trouble(str(error), step)
+
+
+def _linked(source: Path, target: Path) -> bool:
+    try:
+        target.hardlink_to(source)
+    except OSError:  # another file system: it travels again
+        return False
+    return True
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what a person must know of errors that came together: an error of ours, if any is."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    ours, rest = error.split(ChainError)
+    found: BaseException = ours or rest or error
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

@@ -87,16 +87,31 @@ class Repository:
             if not self._base:
                 host, scheme = self.reference.api_host, "https"
                 if self.reference.is_loopback:
-                    try:
-                        with self.wire.request("GET", f"http://{host}/v2/", tries=1) as answer:
-                            # What a server that wants TLS says, if anything.
-                            scheme = "https" if answer.status_code == 400 else "http"
-                            if answer.status_code == 401:
-                                self._authority.learn(answer)
-                    except OutsideTrouble:
-                        scheme = "https"
+                    status = self._probe(f"http://{host}/v2/")
+                    # A server that wants TLS says 400, if anything; one that is slow says nothing.
+                    plain = status != 400 if status else not self._speaks_tls(host)
+                    scheme = "http" if plain else "https"
                 self._base = f"{scheme}://{host}/v2/{self.reference.repository}/"
             return self._base
+
+    def _probe(self, url: str) -> int:
+        """Return the status of an answer, 0 when there is none that means anything."""
+        try:
+            with self.wire.request("GET", url, tries=1) as answer:
+                if answer.status_code == 401:
+                    self._authority.learn(answer)
+                return answer.status_code
+        except OutsideTrouble:
+            return 0
+
+    def _speaks_tls(self, host: str) -> bool:
+        """Whether a server of this machine speaks TLS, as far as it says anything at all."""
+        try:
+            with self.wire.request("GET", f"https://{host}/v2/", tries=1):
+                return True
+        except OutsideTrouble as error:
+            # What OpenSSL says of an answer that is no TLS.
+            return "wrong version number" not in error.message.lower().replace("_", " ")
 
     def fail(self, answer: requests.Response, what: str) -> OutsideTrouble:
         """Return the error for an answer that says no; closes it."""

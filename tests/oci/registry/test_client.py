@@ -38,6 +38,16 @@ def test_a_manifest_by_tag_and_by_digest(registry: Registry, repository: Reposit
     assert repository.manifest(repository.reference.at(tag="none")) is None
 
 
+@pytest.mark.parametrize("fault", [Fault(r"GET /v2/$", drop=True), Fault(r"GET /v2/$", status=503)])
+def test_a_server_that_did_not_answer_at_once_is_not_taken_for_one_with_tls(
+    registry: Registry, repository: Repository, fault: Fault
+) -> None:
+    put(registry)
+    registry.faults.append(fault)
+    assert repository.manifest(repository.reference)
+    assert repository.url.startswith("http://")
+
+
 def test_other_bytes_than_the_digest_are_refused(
     registry: Registry, repository: Repository
 ) -> None:

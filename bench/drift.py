@@ -27,7 +27,7 @@ from pipeline.oci.reading import find_image, open_layout
 
 ROOT = Path(__file__).parents[1]
 SITE = "usr/local/lib/python3.11/dist-packages"
-MANY, EACH = 100, 3000
+MANY, EACH, LARGE = 100, 3000, 300_000_000
 _CHUNK = 1024 * 1024
 _RATE, _DRIFT, _AUDIT, _PEAK = 0.70, 1.0, 2.0, 512 * 2**20
 
@@ -66,7 +66,10 @@ def _rows(options: argparse.Namespace, scratch: Path) -> Iterator[tuple[str, dic
     yield "audit, layers known", _row(_best(lambda: ask("audit", subjects[1])), wall=_AUDIT)
     _many(scratch / "many")
     many = ask("audit", f"oci:{scratch / 'many'}")
-    yield f"audit of {MANY} layers, {MANY * EACH:,} files", _row(many, peak=_PEAK)
+    what = f"{MANY} layers, {MANY * EACH:,} files, {MANY * LARGE / 1e9:.0f} GB"
+    yield f"audit of {what}, nothing known", _row(many, peak=_PEAK)
+    again = ask("audit", f"oci:{scratch / 'many'}")
+    yield "the same, layers known", _row(again, peak=_PEAK)
     python = _python_of(_unpacked(dist, options.after, scratch), scratch)
     listing = [sys.executable, "-m", "pip", "--python", str(python)]
     yield (
@@ -128,16 +131,21 @@ def _asked(command: Sequence[str], env: Mapping[str, str]) -> Measured:
 
 
 def _many(root: Path) -> None:
-    """Write a layout of many layers of many small files."""
+    """Write a layout of many layers, of many small files and a large one each."""
     blobs = root / "blobs" / "sha256"
     blobs.mkdir(parents=True)
+    large = root / "large"
+    with large.open("wb") as file:
+        file.truncate(LARGE)
     layers, diff_ids = [], []
     for number in range(MANY):
         path = blobs / "new"
         with LayerWriter(path, epoch=0, level=1) as writer:
-            for file in range(EACH):
-                data = f"{number} {file}".encode()
-                writer.add_file(f"{SITE}/p{number}/{file:04d}.py", data, len(data))
+            for small in range(EACH):
+                data = f"{number} {small}".encode()
+                writer.add_file(f"{SITE}/p{number}/{small:04d}.py", data, len(data))
+            with large.open("rb") as stream:
+                writer.add_file(f"{SITE}/p{number}/large.bin", stream, LARGE)
             index = writer.close()
         path.rename(blobs / index.digest.removeprefix("sha256:"))
         kind = index.media_type

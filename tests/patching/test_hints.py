@@ -23,8 +23,18 @@ def near(data: bytes, find: bytes, scope: bytes | None = None) -> tuple[str, tup
         (TWO, b"x = 1", b"y = 2", ("it stands outside the scope, at line 6 (g)", (6,))),
         (b"x\ny\n", b"y", b"x", ("it stands outside the scope, at line 1 (no scope)", (1,))),
         (b"y\nx\n", b"y\n", b"x", ("it stands outside the scope, at line 2 (no scope)", (2,))),
-        (b"\nxyz\n", b"xy", b"xyz", ("it starts at line 2 and runs past the end of the scope", (2,))),
-        (b"\nxyz\n", b"xy", b"yz", ("it starts at line 2 and runs past the end of the scope", (2,))),
+        (
+            b"\nxyz\n",
+            b"xy",
+            b"xyz",
+            ("it starts at line 2 and runs past the end of the scope", (2,)),
+        ),
+        (
+            b"\nxyz\n",
+            b"xy",
+            b"yz",
+            ("it starts at line 2 and runs past the end of the scope", (2,)),
+        ),
     ],
 )
 def test_anchor_beside_its_scope(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 
 import pytest
 from hypothesis import given, settings
@@ -86,7 +86,7 @@ def filler(size: int, fill: bytes) -> bytes:
 def test_only_lines_that_changed_are_compared(
     monkeypatch: pytest.MonkeyPatch, size: int, beside: int, before: bool, old: bytes, new: bytes
 ) -> None:
-    """What is equal around them costs nothing, also where it is longer than a piece that is read."""
+    """What is equal around them costs nothing, also where it is longer than what is read at once."""
     compared: list[tuple[list[bytes], list[bytes]]] = []
     real = hunks._changes
 
@@ -148,15 +148,29 @@ def test_two_hunks_as_one_hold_what_stands_between_them() -> None:
     assert first.joined(second, old) == Hunk((4, 16), b"3\nsame\nb = 4")
 
 
+def longest(a: list[bytes], b: list[bytes]) -> int:
+    """How many lines stand once in both texts and in one order, at most."""
+    where = [b.index(x) for x in a if a.count(x) == b.count(x) == 1]
+    orders = (list(c) for n in range(len(where), -1, -1) for c in combinations(where, n))
+    return len(next(order for order in orders if order == sorted(order)))
+
+
 @settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.integers(0, 9), max_size=9).map(lambda a: [b"%d" % n for n in a]),
     st.lists(st.integers(0, 9), max_size=9).map(lambda a: [b"%d" % n for n in a]),
 )
-def test_lines_that_stand_once_in_both_and_in_one_order(a: list[bytes], b: list[bytes]) -> None:
+def test_lines_that_stand_once_in_both_are_matched_in_order(a: list[bytes], b: list[bytes]) -> None:
     pairs = _once_in_both(a, b)
     assert all(i1 < i2 and j1 < j2 for (i1, j1), (i2, j2) in pairwise(pairs))
     assert all(a[i] == b[j] and a.count(a[i]) == b.count(b[j]) == 1 for i, j in pairs)
-    where = [b.index(x) for x in a if a.count(x) == b.count(x) == 1]
-    orders = (list(c) for n in range(len(where), -1, -1) for c in combinations(where, n))
-    assert len(pairs) == len(next(order for order in orders if order == sorted(order)))
+    assert len(pairs) == longest(a, b)
+
+
+def test_of_lines_in_any_order_as_many_as_can_be_are_matched() -> None:
+    lines = [b"0", b"1", b"2", b"3", b"4"]
+    for shuffled in permutations(lines):
+        pairs = _once_in_both(lines, list(shuffled))
+        assert all(lines[i] == shuffled[j] for i, j in pairs)
+        assert all(i1 < i2 and j1 < j2 for (i1, j1), (i2, j2) in pairwise(pairs))
+        assert len(pairs) == longest(lines, list(shuffled))

@@ -241,7 +241,9 @@ def test_likeness_of_files_is_a_share_of_different_lines(
 @pytest.mark.parametrize(
     ("changed", "likeness"), [(5, 1.0), (6, 0.95), (14, 0.95), (16, 0.95), (25, 0.95), (26, 1.0)]
 )
-def test_ten_lines_before_and_behind_say_where_an_anchor_stands(changed: int, likeness: float) -> None:
+def test_ten_lines_before_and_behind_say_where_an_anchor_stands(
+    changed: int, likeness: float
+) -> None:
     old = numbered(31, 15)
     new = [line if n != changed else "new" for n, line in enumerate(old)]
     edit = Edit("e", A, WITHIN.find, "x", "C")

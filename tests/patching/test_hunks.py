@@ -86,7 +86,7 @@ def filler(size: int, fill: bytes) -> bytes:
 def test_only_lines_that_changed_are_compared(
     monkeypatch: pytest.MonkeyPatch, size: int, beside: int, before: bool, old: bytes, new: bytes
 ) -> None:
-    """What is equal around them costs nothing, also where it is longer than what is read at once."""
+    """What is equal around them costs nothing, also where it is longer than one read."""
     compared: list[tuple[list[bytes], list[bytes]]] = []
     real = hunks._changes
 

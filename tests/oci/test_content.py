@@ -329,3 +329,16 @@ def test_a_frame_is_unpacked_once_for_what_lies_near(tmp_path: Path) -> None:
     assert number_of_reads(0, 0, 1, 1, 0, 2, 0, 1) == 3  # three stay in memory
     assert number_of_reads(3, 0, 1) == 1  # it takes the place of the one that was not asked for
     assert number_of_reads(2) == 1
+
+
+def test_names_with_a_part_of_nothing(tmp_path: Path) -> None:
+    items = [file("a//b", "x"), file("c/./d"), folder("e//"), hardlink("f", "a//b")]
+    index = index_blob(blob_of(tmp_path, tar(items)))
+    assert [entry.path for entry in index.entries] == ["a/b", "c/d", "e", "f"]
+    assert (index.entries[3].link, index.entries[3].size) == ("a/b", 1)
+
+
+@pytest.mark.parametrize("pack", ["tar+gzip", "tar+zstd twice"])
+def test_a_layer_without_random_access_has_no_frame_size(tmp_path: Path, pack: str) -> None:
+    index = index_blob(blob_of(tmp_path, PACK[pack](tar(SAMPLE))))
+    assert (index.frame_size, index.frames) == (0, ())

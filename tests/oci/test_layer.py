@@ -365,3 +365,11 @@ def test_a_path_of_very_many_directories(tmp_path: Path) -> None:
     index = write(tmp_path / "blob", lambda writer: writer.add_file(path, b"x", 1) and None)
     assert len(index.entries) == 601 and index.entries[-1].path == path
     assert index.entries == index_blob(tmp_path / "blob").entries
+
+
+@pytest.mark.parametrize("column", ["paths", "sizes", "sha256", "offsets", "types", "modes"])
+def test_an_index_of_columns_that_differ_in_length(tmp_path: Path, column: str) -> None:
+    document = json.loads(write(tmp_path / "blob", sample).to_bytes())
+    document[column].pop()
+    with pytest.raises((ValueError, IndexError)):
+        LayerIndex.from_bytes(json.dumps(document).encode())

@@ -392,3 +392,17 @@ def test_what_cannot_be_below_zero() -> None:
         minus = (-5).to_bytes(width, "big", signed=True)
         with pytest.raises(TarFault, match=f"a header has a negative {name}"):
             names(raw(**{name: minus}) + END)
+
+
+def test_what_nobody_reads_of_a_file_is_jumped_over() -> None:
+    read_sizes: list[int] = []
+
+    class Watched(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            data = super().read(size)
+            read_sizes.append(len(data))
+            return data
+
+    data = tar([file("a", bytes(3_000_000)), file("b", bytes(100))])
+    assert [member.name for member, _ in read_tar(Watched(data))] == ["a", "b"]
+    assert sum(read_sizes) < 5 * 512 + 1

@@ -100,3 +100,17 @@ def test_a_tar_is_read_across_the_buffers() -> None:
     assert found == [(item.name, item.data) for item in items]
     with ahead(tar(items)[:3000]) as source, pytest.raises(TarFault, match="ends inside an entry"):
         list(members(source))
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_buffer_of_which_little_is_left(left: int) -> None:
+    """What is asked for whole comes whole; what is asked for in any size ends with the buffer."""
+    with ahead() as source:
+        assert source.upto(1024 - left) == DATA[: 1024 - left]
+        assert source.upto(5) == DATA[1024 - left :][:5]
+        source.drain()
+    with ahead() as source:
+        source.skip(1024 - left)
+        assert bytes(source.take(0)) == b"" and source.position == 1024 - left
+        assert bytes(source.take(5)) == DATA[1024 - left :][: left or 5]
+        source.drain()

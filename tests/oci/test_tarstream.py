@@ -383,7 +383,7 @@ def test_a_size_of_nothing_however_it_is_spelt(field: bytes, value: int) -> None
 
 @pytest.mark.parametrize("field", [b"9\0", b"8\0", b"1x\0", b"-1\0", b"1 1\0"])
 def test_numbers_that_are_none(field: bytes) -> None:
-    with pytest.raises(TarFault, match="a header has b'.*' as its size"):
+    with pytest.raises(TarFault, match=r"a header has b'.*' as its size"):
         names(raw(name=b"n", size=field) + END)
 
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import random
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -114,3 +115,25 @@ def test_a_buffer_of_which_little_is_left(left: int) -> None:
         assert bytes(source.take(0)) == b"" and source.position == 1024 - left
         assert bytes(source.take(5)) == DATA[1024 - left :][: left or 5]
         source.drain()
+
+
+def test_all_bytes_are_hashed_as_soon_as_it_is_drained() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.inner = hashlib.sha256()
+
+        def update(self, data: memoryview) -> None:
+            time.sleep(0.02)
+            self.inner.update(data)
+
+        def digest(self) -> bytes:
+            return self.inner.digest()
+
+    source = ahead(DATA[:5000])
+    source.sha256 = Slow()  # type: ignore[assignment]
+    with source:
+        source.drain()
+        assert (source.count, source.sha256.digest()) == (
+            5000,
+            hashlib.sha256(DATA[:5000]).digest(),
+        )

@@ -137,3 +137,19 @@ def test_all_bytes_are_hashed_as_soon_as_it_is_drained() -> None:
             5000,
             hashlib.sha256(DATA[:5000]).digest(),
         )
+
+
+def test_after_an_error_comes_nothing_more() -> None:
+    found: list[bytes] = []
+
+    def look() -> None:
+        with Ahead(Trickle(b"", 700, ValueError("broken")), unit=1024, units=3) as source:
+            with pytest.raises(ValueError, match="broken"):
+                source.take(1)
+            found.append(source.upto(5))
+            source.drain()
+
+    looks = threading.Thread(target=look, daemon=True)
+    looks.start()
+    looks.join(30)  # it must not wait for what never comes
+    assert found == [b""] and not looks.is_alive()

@@ -197,10 +197,10 @@ def test_what_another_process_kept_meanwhile_joins_what_was_there(
 
 def test_what_a_loader_reads_of_binaries_is_kept_in_the_same_pass(tmp_path: Path) -> None:
     """Of large ones too, but for those whose names lie where nothing is held."""
-    large, far = MAX_TEXT + 512, 16 * 1024 * 1024
+    large, far = 2 * MAX_TEXT, 16 * 1024 * 1024
     files = {
         "small.so": binary(20_000, 9000, 300),
-        "large.so": binary(large, 9000, 300),
+        "large.so": binary(large, 6 * 1024 * 1024, 300),
         "far.so": binary(far, 300, 10 * 1024 * 1024),
         "broken.so": b"\x7fELF" + bytes(9000),
         "large.bin": b"no ELF" + bytes(large),

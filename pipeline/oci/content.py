@@ -73,9 +73,6 @@ class _Packed(io.RawIOBase):
         self._blob, self._scan = blob, scan
         self.frames: Frames | None = None
 
-    def readable(self) -> bool:
-        return True
-
     def read(self, size: int = -1) -> memoryview:
         """Return some bytes, where they lie until the next call."""
         data = self._blob.take(size)
@@ -177,8 +174,7 @@ def _index_packed(file: BinaryIO, media_type: str, keep: Keep | None) -> LayerIn
             Ahead(cast(Filling, plain), packed.finish, unit=_UNIT, units=_UNITS) as tar,
         ):
             entries = tuple(_entries(tar, keep))
-            tar.drain()
-        blob.drain()
+            tar.drain()  # to its end, and so through `finish` to that of the blob
     frames = packed.frames
     if frames is not None and not _covers(frames, tar.count):
         frames = None

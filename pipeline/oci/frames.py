@@ -64,7 +64,6 @@ class FrameScan:
     def close(self) -> Frames | None:
         """Say that this was all; returns the frames if they allow random access, otherwise None."""
         data, at = self._held, self._next - self._position
-        self._held = b""
         while self._inside or at < len(data):
             if at + (_BLOCK if self._inside else 0) > len(data):
                 raise FrameFault("it ends inside a zstd frame")

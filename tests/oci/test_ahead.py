@@ -6,6 +6,7 @@ import hashlib
 import io
 import random
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -100,3 +101,55 @@ def test_a_tar_is_read_across_the_buffers() -> None:
     assert found == [(item.name, item.data) for item in items]
     with ahead(tar(items)[:3000]) as source, pytest.raises(TarFault, match="ends inside an entry"):
         list(members(source))
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_buffer_of_which_little_is_left(left: int) -> None:
+    """What is asked for whole comes whole; what is asked for in any size ends with the buffer."""
+    with ahead() as source:
+        assert source.upto(1024 - left) == DATA[: 1024 - left]
+        assert source.upto(5) == DATA[1024 - left :][:5]
+        source.drain()
+    with ahead() as source:
+        source.skip(1024 - left)
+        assert bytes(source.take(0)) == b"" and source.position == 1024 - left
+        assert bytes(source.take(5)) == DATA[1024 - left :][: left or 5]
+        source.drain()
+
+
+def test_all_bytes_are_hashed_as_soon_as_it_is_drained() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.inner = hashlib.sha256()
+
+        def update(self, data: memoryview) -> None:
+            time.sleep(0.02)
+            self.inner.update(data)
+
+        def digest(self) -> bytes:
+            return self.inner.digest()
+
+    source = ahead(DATA[:5000])
+    source.sha256 = Slow()  # type: ignore[assignment]
+    with source:
+        source.drain()
+        assert (source.count, source.sha256.digest()) == (
+            5000,
+            hashlib.sha256(DATA[:5000]).digest(),
+        )
+
+
+def test_after_an_error_comes_nothing_more() -> None:
+    found: list[bytes] = []
+
+    def look() -> None:
+        with Ahead(Trickle(b"", 700, ValueError("broken")), unit=1024, units=3) as source:
+            with pytest.raises(ValueError, match="broken"):
+                source.take(1)
+            found.append(source.upto(5))
+            source.drain()
+
+    looks = threading.Thread(target=look, daemon=True)
+    looks.start()
+    looks.join(30)  # it must not wait for what never comes
+    assert found == [b""] and not looks.is_alive()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import random
 import tarfile
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import zstandard
 
 from pipeline.errors import Refusal
 from pipeline.oci.content import _covers, index_blob, media_type_of
-from pipeline.oci.files import read_files
+from pipeline.oci.files import frame_reader, read_files
 from pipeline.oci.frames import Frames
 from pipeline.oci.index import Entry
 from pipeline.oci.layer import FRAME_SIZE, LayerWriter
@@ -283,4 +284,61 @@ def test_files_of_any_frame_may_be_asked_for_first(tmp_path: Path) -> None:
 
 def test_a_plain_layer_has_no_frames(tmp_path: Path) -> None:
     index = index_blob(blob_of(tmp_path, tar([file("a", "x")])))
+    assert (index.frame_size, index.frames) == (0, ())
+
+
+def test_what_follows_the_tar_is_hashed_however_much_it_is(tmp_path: Path) -> None:
+    """More than is read ahead of whoever looks into the tar."""
+    plain = tar([file("a")]) + bytes(32 * 1024 * 1024)
+    diff_id = "sha256:" + hashlib.sha256(plain).hexdigest()
+    for packed in (plain, gzip.compress(plain, 1, mtime=0)):
+        index = index_blob(blob_of(tmp_path, packed))
+        assert (index.diff_id, index.size) == (diff_id, len(packed))
+        assert index.digest == "sha256:" + hashlib.sha256(packed).hexdigest()
+
+
+@pytest.mark.parametrize("between", [b"", b"\x50\x2a\x4d\x18\x04\0\0\0note"])
+def test_what_holds_nothing_between_two_frames_is_no_end(tmp_path: Path, between: bytes) -> None:
+    plain = tar([file("a", "x" * 3000), file("b", "y")])
+    pack = zstandard.ZstdCompressor()
+    middle = between or pack.compress(b"")
+    blob = blob_of(tmp_path, pack.compress(plain[:1000]) + middle + pack.compress(plain[1000:]))
+    index = index_blob(blob)
+    assert index.diff_id == "sha256:" + hashlib.sha256(plain).hexdigest()
+    assert read_files(blob, index, ["a", "b"]) == {"a": b"x" * 3000, "b": b"y"}
+
+
+def test_a_frame_is_unpacked_once_for_what_lies_near(tmp_path: Path) -> None:
+    plain = tar([file("a", random.Random(4).randbytes(6000))])
+    blob = blob_of(tmp_path, frames_of(plain, 1024))
+    read_from: list[int] = []
+
+    class Watched(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            read_from.append(self.tell())
+            return super().read(size)
+
+    read = frame_reader(blob, Watched(blob.read_bytes()), index_blob(blob))
+
+    def number_of_reads(*frames: int) -> int:
+        before = len(read_from)
+        for number in frames:
+            assert read(number * 1024 + 7, 9) == plain[number * 1024 + 7 :][:9]
+        return len(read_from) - before
+
+    assert number_of_reads(0, 0, 1, 1, 0, 2, 0, 1) == 3  # three stay in memory
+    assert number_of_reads(3, 0, 1) == 1  # it takes the place of the one that was not asked for
+    assert number_of_reads(2) == 1
+
+
+def test_names_with_a_part_of_nothing(tmp_path: Path) -> None:
+    items = [file("a//b", "x"), file("c/./d"), folder("e//"), hardlink("f", "a//b")]
+    index = index_blob(blob_of(tmp_path, tar(items)))
+    assert [entry.path for entry in index.entries] == ["a/b", "c/d", "e", "f"]
+    assert (index.entries[3].link, index.entries[3].size) == ("a/b", 1)
+
+
+@pytest.mark.parametrize("pack", ["tar+gzip", "tar+zstd twice"])
+def test_a_layer_without_random_access_has_no_frame_size(tmp_path: Path, pack: str) -> None:
+    index = index_blob(blob_of(tmp_path, PACK[pack](tar(SAMPLE))))
     assert (index.frame_size, index.frames) == (0, ())

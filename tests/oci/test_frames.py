@@ -196,3 +196,29 @@ def test_what_may_allow_random_access_shows_at_its_start() -> None:
     large = frame(b"", MAX_FRAME + 1, 4)
     for start in (UNKNOWN, skippable(b"x" * 20), large, frame(b"", 0), b"", MAGIC, b"tar" * 9):
         assert not may_be_frames(start[:HEADER])
+
+
+def test_a_frame_may_end_in_an_empty_block(tmp_path: Path) -> None:
+    one = frame(block(RAW, b"a", last=False) + block(RAW, b""), 1)
+    assert zstandard.ZstdDecompressor().decompress(one) == b"a" and len(one) < HEADER
+    assert ask(tmp_path, one) == Frames(1, sizes(one))
+
+
+@pytest.mark.parametrize("left", [1, 2])
+def test_of_a_blocks_header_that_is_cut_off_nothing_is_believed(tmp_path: Path, left: int) -> None:
+    whole = frame(block(RESERVED, b""), 2)
+    with pytest.raises(FrameFault, match="ends inside a zstd frame"):
+        ask(tmp_path, whole[: len(whole) - 3 + left])
+
+
+@pytest.mark.parametrize(
+    ("size", "may"), [(0, False), (1, True), (MAX_FRAME, True), (MAX_FRAME + 1, False)]
+)
+def test_a_start_tells_whether_the_first_frame_is_of_a_size_to_be_read_whole(
+    size: int, may: bool
+) -> None:
+    assert may_be_frames(frame(block(RAW, b""), size, 4)) is may
+
+
+def test_the_shortest_header_is_enough_to_tell() -> None:
+    assert may_be_frames(FOUR[:6]) and not may_be_frames(FOUR[:5])

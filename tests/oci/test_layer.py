@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import tarfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -314,3 +315,61 @@ def test_too_little_memory_to_compress(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(MemoryError, match="not enough memory"):
         write(tmp_path / "blob", sample)
     assert not (tmp_path / "blob").exists()
+
+
+def test_the_tar_is_hashed_in_its_order_however_slow_that_is(tmp_path: Path) -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.inner, self.calls = hashlib.sha256(), 0
+
+        def update(self, piece: bytes) -> None:
+            self.calls += 1
+            if self.calls == 1:
+                time.sleep(0.1)  # the next piece is there long before
+            self.inner.update(piece)
+
+        def hexdigest(self) -> str:
+            return self.inner.hexdigest()
+
+    def fill(writer: LayerWriter) -> None:
+        writer._diff = Slow()  # type: ignore[assignment]
+        writer.add_file("a", bytes(FRAME_SIZE) + b"x" * FRAME_SIZE, 2 * FRAME_SIZE)
+
+    index = write(tmp_path / "blob", fill)
+    plain = unpacked(tmp_path / "blob")
+    assert index.diff_id == "sha256:" + hashlib.sha256(plain).hexdigest()
+
+
+def test_a_blob_that_somebody_removed_hides_no_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        LayerWriter(tmp_path / "blob", epoch=0, level=1),
+    ):
+        (tmp_path / "blob").unlink()
+        raise KeyboardInterrupt
+
+
+def test_files_that_are_given_as_a_whole_are_told(tmp_path: Path) -> None:
+    told: list[tuple[str, bytes]] = []
+    with LayerWriter(
+        tmp_path / "blob", epoch=0, level=1, seen=lambda path, data: told.append((path, data))
+    ) as writer:
+        writer.add_file("a", b"whole", 5)
+        writer.add_file("b", io.BytesIO(b"stream"), 6)
+        writer.close()
+    assert told == [("a", b"whole")]
+
+
+def test_a_path_of_very_many_directories(tmp_path: Path) -> None:
+    path = "d/" * 600 + "f"
+    index = write(tmp_path / "blob", lambda writer: writer.add_file(path, b"x", 1) and None)
+    assert len(index.entries) == 601 and index.entries[-1].path == path
+    assert index.entries == index_blob(tmp_path / "blob").entries
+
+
+@pytest.mark.parametrize("column", ["paths", "sizes", "sha256", "offsets", "types", "modes"])
+def test_an_index_of_columns_that_differ_in_length(tmp_path: Path, column: str) -> None:
+    document = json.loads(write(tmp_path / "blob", sample).to_bytes())
+    document[column].pop()
+    with pytest.raises((ValueError, IndexError)):
+        LayerIndex.from_bytes(json.dumps(document).encode())

@@ -147,6 +147,11 @@ def test_the_largest_extended_header() -> None:
         (b"10path=xx\n", None),
         (b"-1 path=x\n", None),
         (b"0", None),
+        (b"0000015 path=x\n", "x"),
+        (b"00000016 path=x\n", None),  # a length has seven digits at most
+        (b"1_1 path=x\n", None),  # what Python takes for a number is no length
+        (b"+11 path=x\n", None),
+        (b"x path=x\n", None),
         (b"99999999 path=x\n", None),
     ],
 )
@@ -264,10 +269,140 @@ def test_checksums_as_their_writers_spell_them(name: str) -> None:
     header = bytearray(tar([file(name)], tarfile.GNU_FORMAT)[:512])
     total = sum(header[:148]) + sum(header[156:]) + 8 * 0x20
     signed = total - 256 * sum(byte >= 0x80 for byte in header)
-    for said in (f"{total:06o}\0 ", f"{total:07o}\0", f" {total:o} \0", f"{signed:06o}\0 "):
-        header[148:156] = said.encode().ljust(8, b"\0")
+    spelled = (f"{total:06o}\0 ", f"{total:07o}\0", f" {total:o} \0", f"{signed:06o}\0 ")
+    binary = [(1 << 63 | number).to_bytes(8, "big") for number in (total, signed)]
+    for said in (*(text.encode() for text in spelled), *binary):
+        header[148:156] = said.ljust(8, b"\0")
         assert names(bytes(header) + END) == [name]
     for wrong in (total + 1, total - 1, total + 65521, 0):
         header[148:156] = f"{wrong:07o}\0".encode()
         with pytest.raises(TarFault, match="wrong checksum"):
             names(bytes(header) + END)
+
+
+def test_a_header_of_high_bytes_has_a_checksum_too() -> None:
+    found = only(raw(name=b"\xff" * 100, link=b"\xff" * 100, prefix=b"\xff" * 155))
+    assert found.name == "\udcff" * 100
+
+
+def test_what_has_no_data_has_no_stream() -> None:
+    made = [raw(name=b"d", kind=b"5"), raw(name=b"l", kind=b"2", link=b"d"), raw(name=b"f")]
+    streams = [stream for _, stream in read_tar(io.BytesIO(b"".join(made) + END))]
+    assert [stream is None for stream in streams] == [True, True, False]
+
+
+def test_half_an_end_is_followed_by_its_other_half() -> None:
+    with pytest.raises(TarFault, match="something follows the first half of its end"):
+        names(ONE + bytes(512) + ONE + END)
+    assert names(ONE + bytes(512)) == ["one"]
+
+
+def test_a_prefix_of_one_letter() -> None:
+    assert only(raw(name=b"n", magic=b"ustar\x0000", prefix=b"p")).name == "p/n"
+
+
+@pytest.mark.parametrize("kind", [b"x", b"g"])
+def test_what_no_extended_header_speaks_of_stays(kind: bytes) -> None:
+    records = extended(b"11 mtime=9\n13 comment=x\n", kind)
+    found = only(records + raw(name=b"n", kind=b"2", link=b"l", mtime=b"1\0"))
+    assert (found.name, found.link, found.mtime) == ("n", "l", 9 if kind == b"x" else 1)
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (b"10 path=x\n", "one path"),
+        (b"14 linkpath=x\n", "one linkpath"),
+        (b"10 size=0\n", "one size"),
+    ],
+)
+def test_what_a_global_header_must_not_say(record: bytes, words: str) -> None:
+    with pytest.raises(TarFault, match=f"a global pax header gives every entry {words}"):
+        names(extended(record, b"g") + ONE + END)
+
+
+def test_sparse_files_of_either_form() -> None:
+    record = b"22 GNU.sparse.major=1\n"
+    for data in (extended(record), extended(record, b"g"), raw(name=b"s", kind=b"S")):
+        with pytest.raises(TarFault, match="a sparse file, which no layer needs"):
+            names(data + ONE + END)
+
+
+def test_a_long_link_as_gnu_tar_writes_it() -> None:
+    long = b"l" * 200
+    found = only(extended(long + b"\0", b"K") + raw(name=b"n", kind=b"2", link=long[:100]))
+    assert (found.name, found.link) == ("n", "l" * 200)
+
+
+def test_a_name_in_a_record_is_whole() -> None:
+    with pytest.raises(TarFault, match="a name holds a NUL"):
+        names(extended(b"12 path=a\0b\n") + ONE + END)
+
+
+def pax(key: str, value: str) -> bytes:
+    """An extended header of one record."""
+    rest = f" {key}={value}\n"
+    length = next(n for n in range(200) if len(str(n)) + len(rest) == n)
+    return extended(f"{length}{rest}".encode())
+
+
+@pytest.mark.parametrize("size", ["3", "0" * 18 + "3"])
+def test_a_size_in_a_record_counts(size: str) -> None:
+    data = pax("size", size) + raw(name=b"n") + b"abc" + bytes(509)
+    member, stream = next(read_tar(io.BytesIO(data + END)))
+    assert member.size == 3 and stream is not None and stream.read() == b"abc"
+
+
+@pytest.mark.parametrize("value", ["", "x", "-1", "+1", "1.5", "0" * 20, "9" * 50, "x" * 50])
+def test_sizes_that_are_none(value: str) -> None:
+    with pytest.raises(TarFault) as caught:
+        names(pax("size", value) + ONE + END)
+    assert str(caught.value) == f"a pax header has {value[:32].encode()!r} as its size"
+
+
+@pytest.mark.parametrize(
+    ("value", "time"), [("-5", -5), ("5.75", 5), ("-5.", -5), ("0" * 18 + "7", 7), ("-0.5", 0)]
+)
+def test_times(value: str, time: int) -> None:
+    assert only(pax("mtime", value) + raw(name=b"n")).mtime == time
+
+
+@pytest.mark.parametrize("value", ["", "x", "5-", "--5", "+5", ".5", "0" * 20, "9" * 50, "x" * 50])
+def test_times_that_are_none(value: str) -> None:
+    with pytest.raises(TarFault) as caught:
+        names(pax("mtime", value) + ONE + END)
+    assert str(caught.value) == f"a pax header has {value[:32].encode()!r} as its mtime"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(bytes(12), 0), (b" " * 12, 0), (b"0 \0", 0), (b"\x80" + bytes(11), 0)]
+)
+def test_a_size_of_nothing_however_it_is_spelt(field: bytes, value: int) -> None:
+    assert only(raw(name=b"n", size=field)).size == value
+
+
+@pytest.mark.parametrize("field", [b"9\0", b"8\0", b"1x\0", b"-1\0", b"1 1\0"])
+def test_numbers_that_are_none(field: bytes) -> None:
+    with pytest.raises(TarFault, match=r"a header has b'.*' as its size"):
+        names(raw(name=b"n", size=field) + END)
+
+
+def test_what_cannot_be_below_zero() -> None:
+    for name, width in (("size", 12), ("mode", 8)):
+        minus = (-5).to_bytes(width, "big", signed=True)
+        with pytest.raises(TarFault, match=f"a header has a negative {name}"):
+            names(raw(**{name: minus}) + END)
+
+
+def test_what_nobody_reads_of_a_file_is_jumped_over() -> None:
+    read_sizes: list[int] = []
+
+    class Watched(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            data = super().read(size)
+            read_sizes.append(len(data))
+            return data
+
+    data = tar([file("a", bytes(3_000_000)), file("b", bytes(100))])
+    assert [member.name for member, _ in read_tar(Watched(data))] == ["a", "b"]
+    assert sum(read_sizes) < 5 * 512 + 1

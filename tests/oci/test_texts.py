@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import hashlib
 import io
 import threading
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import Refusal
+from pipeline.oci.blob import Absent, NotHere
 from pipeline.oci.content import index_blob
+from pipeline.oci.elf import Elf
 from pipeline.oci.files import read_files
 from pipeline.oci.image import sha256
 from pipeline.oci.index import LayerIndex
 from pipeline.oci.reading import layer_index
-from pipeline.oci.texts import MAX_TEXT, Texts
+from pipeline.oci.texts import MAX_TEXT, Keep, Texts
 from tests.oci.layouts import tar
+from tests.oci.test_passing import binary
 
 FILES = {
     "a.py": b"x = 1\n",
@@ -138,3 +144,82 @@ def test_nothing_is_kept_of_layers_that_allow_random_access(tmp_path: Path) -> N
     data = tar(FILES)
     layer_index(Counted(data), sha256(data), tmp_path)
     assert not list(tmp_path.glob("*.texts"))
+
+
+def test_a_text_of_the_greatest_size_is_kept(tmp_path: Path) -> None:
+    blob = Counted(layer({"largest.txt": b"h" * MAX_TEXT}))
+    index, texts = index_blob(blob), Texts(tmp_path)
+    for _ in range(2):
+        blob.opened = 0
+        assert len(read_files(blob, index, ["largest.txt"], texts)["largest.txt"]) == MAX_TEXT
+    assert blob.opened == 0
+
+
+def test_a_blob_that_is_not_here_is_asked_for_before_anything_is_made(
+    blob: Counted, tmp_path: Path
+) -> None:
+    index, texts = index_blob(blob), Texts(tmp_path / "texts")
+    with pytest.raises(NotHere, match=index.digest):
+        read_files(Absent(index.digest), index, ["a.py"], texts)
+    assert not (tmp_path / "texts").exists()
+
+
+class KeptByOthers(Texts):
+    """Holds nothing but one text at first, and others as soon as another process has ended."""
+
+    def __init__(self, first: bytes, then: bytes):
+        self.kept = [{_hash(first): first}, {_hash(then): then}]
+
+    def has(self, digest: str) -> bool:
+        return False
+
+    def read(self, digest: str, wanted: Collection[str]) -> dict[str, bytes]:
+        return self.kept.pop(0)
+
+    @contextlib.contextmanager
+    def collect(self, digest: str) -> Iterator[Keep | None]:
+        yield None
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("more", [[], ["huge.txt"], ["lib.so", "huge.txt"]])
+def test_what_another_process_kept_meanwhile_joins_what_was_there(
+    blob: Counted, more: list[str]
+) -> None:
+    index = index_blob(blob)
+    wanted = ["a.py", "b/RECORD", *more]
+    texts = KeptByOthers(FILES["a.py"], FILES["b/RECORD"])
+    assert read_files(blob, index, wanted, texts) == {path: FILES[path] for path in wanted}
+
+
+def test_what_a_loader_reads_of_binaries_is_kept_in_the_same_pass(tmp_path: Path) -> None:
+    """Of large ones too, but for those whose names lie where nothing is held."""
+    large, far = 2 * MAX_TEXT, 16 * 1024 * 1024
+    files = {
+        "small.so": binary(20_000, 9000, 300),
+        "large.so": binary(large, 6 * 1024 * 1024, 300),
+        "far.so": binary(far, 300, 10 * 1024 * 1024),
+        "broken.so": b"\x7fELF" + bytes(9000),
+        "large.bin": b"no ELF" + bytes(large),
+        "small.bin": b"no ELF" + bytes(9000),
+    }
+    data = layer(files)
+    texts = Texts(tmp_path)
+    index = index_blob(Counted(data), sha256(data), texts)
+    named = {entry.sha256: entry.path for entry in index.entries}
+    found = {named[key]: elf for key, elf in texts.binaries(index.digest).items()}
+    wanted = Elf("liba.so.1", ("libb.so",))
+    assert found == {"small.so": wanted, "large.so": wanted, "broken.so": None}
+    assert index == index_blob(Counted(data))  # nothing of the index depends on what is kept
+
+
+def test_a_text_of_the_greatest_size_is_kept_in_the_pass_that_indexes(tmp_path: Path) -> None:
+    blob = Counted(layer({"largest.txt": b"h" * MAX_TEXT}))
+    texts = Texts(tmp_path)
+    index = index_blob(blob, sha256(blob.data), texts)
+    blob.opened = 0
+    assert len(read_files(blob, index, ["largest.txt"], texts)["largest.txt"]) == MAX_TEXT
+    assert blob.opened == 0

@@ -235,6 +235,63 @@ def test_under_is_below_and_sorted(tmp_path: Path) -> None:
     assert tree.under("none") == [] and tree.under("b") == []
 
 
+def test_layers_that_only_add(tmp_path: Path) -> None:
+    tree = merge(tmp_path, [folder("d"), file("d/a")], [file("d/b", "b")], [file("c"), file("d/a")])
+    assert [(node.entry.path, node.layer) for node in tree] == [
+        ("c", 2),
+        ("d", 0),
+        ("d/a", 2),
+        ("d/b", 1),
+    ]
+
+
+def test_what_several_layers_on_top_of_a_tree_change(tmp_path: Path) -> None:
+    below = merge(tmp_path, [folder("d"), file("d/x"), file("e")])
+    assert below.under("d")  # what is sorted of a tree is handed on; it must not be out of date
+    layers = [[file("d/y"), file("f")], [whiteout("d")], [file("e", "new")]]
+    tree = Tree.merge([index.entries for _, index in indexed(tmp_path, *layers)], below)
+    assert paths(tree) == ["e", "f"]
+    assert tree.changed_since(below) == {"d", "d/x", "d/y", "e", "f"}
+    assert tree.changed_since(tree) is None
+
+
+def test_nodes_that_are_selected(tmp_path: Path) -> None:
+    tree = merge(tmp_path, [folder("d"), file("d/x"), symlink("l", "d/x"), hardlink("h", "d/x")])
+    for _ in range(2):
+        assert tree.select(is_file) == {path: tree.nodes[path] for path in ("d/x", "h")}
+
+
+def test_a_layer_of_files_goes_through_links_below_the_first_directory(tmp_path: Path) -> None:
+    lower = [folder("usr/lib"), file("usr/lib/x"), symlink("usr/lib64", "lib")]
+    tree = merge(tmp_path, lower, [file("usr/lib64/y"), file("usr/lib64/x", "new")])
+    assert paths(tree) == ["usr/lib", "usr/lib/x", "usr/lib/y", "usr/lib64"]
+    assert tree.nodes["usr/lib/x"].entry.size == 3
+
+
+def test_below_a_link_that_its_own_layer_removes(tmp_path: Path) -> None:
+    lower = [folder("usr/lib"), symlink("lib", "usr/lib")]
+    tree = merge(tmp_path, lower, [file("lib/y"), whiteout("lib")])
+    assert paths(tree) == ["lib/y", "usr/lib"]
+
+
+def test_below_a_link_that_its_own_layer_brings(tmp_path: Path) -> None:
+    tree = merge(tmp_path, [folder("usr/lib")], [symlink("lib", "usr/lib"), file("lib/y")])
+    assert paths(tree) == ["lib", "usr/lib", "usr/lib/y"]
+
+
+def test_a_symbolic_link_to_a_file_has_no_content_of_its_own(tmp_path: Path) -> None:
+    tree = merge(tmp_path, [file("a", "data")], [symlink("b", "a")])
+    assert (tree.nodes["b"].entry.size, tree.nodes["b"].entry.sha256) == (0, "")
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_what_is_below_a_loop_of_links_stays_where_it_is(tmp_path: Path, ordered: bool) -> None:
+    below = merge(tmp_path, [symlink("loop", "loop"), file("loop/d/x"), file("loop/e")])
+    assert not ordered or below.under("loop/d")
+    ((_, index),) = indexed(tmp_path, [opaque("loop/d"), file("loop/d/y")])
+    assert paths(Tree.merge([index.entries], below)) == ["loop", "loop/d/y", "loop/e"]
+
+
 # --- the same layers through umoci ----------------------------------------------------------------
 
 needs_umoci = pytest.mark.skipif(shutil.which("umoci") is None, reason="umoci is not installed")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import OutsideTrouble, UsageError
+from pipeline.errors import ChainError, OutsideTrouble, UsageError
 from pipeline.patching import syntax
 from pipeline.patching.syntax import SyntaxFault, syntax_faults
 
@@ -81,7 +81,7 @@ def test_settings_of_ruff_in_the_environment_have_no_say(
 
 @pytest.mark.parametrize(("end", "kind"), [("exit 2", UsageError), ("kill -9 $$", OutsideTrouble)])
 def test_of_what_ruff_says_three_lines_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, kind: type[PipelineError]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, kind: type[ChainError]
 ) -> None:
     fake(tmp_path, monkeypatch, f"printf '1\\n2\\n3\\n4\\n' >&2; {end}")
     with pytest.raises(kind) as caught:

@@ -90,7 +90,7 @@ def reindented(text: bytes, by: int) -> bytes:
     for line in rest:
         if line.strip() and by > 0:
             line = b" " * by + line
-        elif line.startswith(b" " * -by):
+        elif by < 0 and line.startswith(b" " * -by):
             line = line[-by:]
         lines.append(line)
     return b"\n".join(lines)

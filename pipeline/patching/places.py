@@ -13,6 +13,7 @@ from functools import lru_cache
 from itertools import takewhile
 from pathlib import PurePosixPath
 
+from pipeline.patching.definitions import cpp_parts
 from pipeline.patching.encoding import PYTHON_SUFFIXES
 from pipeline.patching.matching import Span, occurrences
 from pipeline.patching.model import Edit
@@ -182,8 +183,9 @@ def _naming(edit: Edit) -> Callable[[bytes], bool]:
     """Whether a file may define the edit's scope: a quick look, without parsing."""
     if edit.within is None:
         return lambda data: False
-    *outer, last = edit.within.replace("::", ".").encode().split(b".")
     python = PurePosixPath(edit.file).suffix in PYTHON_SUFFIXES
+    parts = edit.within.split(".") if python else cpp_parts(edit.within)
+    *outer, last = (part.encode() for part in parts)
     heads = (b"def " + last, b"class " + last) if python else (last,)
     return lambda data: all(name in data for name in outer) and any(head in data for head in heads)
 

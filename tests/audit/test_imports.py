@@ -224,6 +224,13 @@ def test_files_that_are_in_no_package_are_data(tmp_path: Path) -> None:
     assert broken(image(tmp_path, data | cutlass("4.6.2"))) == []
 
 
+def test_the_largest_source_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = image(tmp_path, quack(IMPORT) | cutlass("4.6.2"))
+    for size, count in ((len(IMPORT), 1), (len(IMPORT) - 1, 0)):
+        monkeypatch.setattr("pipeline.audit.imports.MAX_SOURCE", size)
+        assert len(broken(view)) == count
+
+
 def test_a_requirement_that_is_met_breaks_only_by_a_move(tmp_path: Path) -> None:
     below = image(tmp_path, quack(IMPORT, ">=4.5") | cutlass("4.7.1", "enums"))
     moved = image(

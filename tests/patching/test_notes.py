@@ -71,3 +71,13 @@ def test_a_fault_of_syntax_is_never_noted() -> None:
     found = ask("no syntax", notes=notes)
     assert found.patches[0].edits[0].outcome is Outcome.WOULD_NOT_PARSE
     assert not any("parses" in question for question in notes.used)
+
+
+def test_what_parses_for_one_python_is_asked_again_for_another() -> None:
+    edit = Edit("e", "a.py", "x = 1", "type X = int", "g", 1)
+    patch = Patch("p", "t", "w", "", "vllm", (Variant(Requirement("vllm==1.*"), (edit,)),))
+    notes = Notes()
+    for python, outcome in (("3.12", Outcome.APPLIED), ("3.11", Outcome.WOULD_NOT_PARSE)):
+        tree, versions = {"a.py": BODY}, {"vllm": Version("1.0")}
+        found = evaluate([patch], tree.get, versions, python, None, notes)
+        assert found.patches[0].edits[0].outcome is outcome

@@ -138,6 +138,13 @@ def test_a_scope_of_c_that_moved_without_its_anchor() -> None:
     )  # fmt: skip
 
 
+def test_a_scope_of_c_is_told_by_its_name_without_template_arguments() -> None:
+    edit = Edit("e", "csrc/a.cu", "x = 1;", "x = 2;", "S<3>::f")
+    old = "template <> struct S<3> {\n  void f() {\n    x = 1;\n  }\n};\n"
+    (place,) = found(edit, old, {"csrc/b.cu": old.replace("x = 1", "y = 1")})
+    assert (place.within, place.holds, place.named) == ("S<3>::f", False, True)
+
+
 # --- which are looked at, and in which order ---
 
 

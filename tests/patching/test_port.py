@@ -228,3 +228,28 @@ def test_what_is_not_there_is_not_ported(path: Path) -> None:
     (report,) = survey([load_patch(path)], target, lambda *_: None).patches
     done = port(report, target, path)
     assert done.text == "" and done.problem == report.message != ""
+
+
+def test_proposals_that_do_not_go_together_are_not_written(path: Path) -> None:
+    old = OLD.replace(b"return 1", b"return a(x)+b(y)")
+    text = PATCH.replace("return 1'''", "a(x)'''").replace("return 10'''", "a(z)'''")
+    text = text.replace('within = "g"', 'within = "f"').replace("return 2'''", "b(y)'''")
+    text = text.replace('replace-file = "mine.py.txt"', "replace = '''b(z)'''")
+    path.write_text(text, encoding="utf-8", newline="\n")
+    target = source({"pkg/a.py": old.replace(b"x)", b"x,3)").replace(b"y)", b"y,3)")})
+    (report,) = survey([load_patch(path)], target, lambda *_: {"pkg/a.py": old}.get).patches
+    assert all(edit.proposal for edit in report.edits)
+    done = port(report, target, path)
+    assert done.text == "" and done.problem.startswith("what is proposed does not fit: e."), done
+
+
+@pytest.mark.parametrize(
+    ("length", "lines"),
+    [(106, ["{0} -> {1}"]), (107, ["{0} ->", "  {1}"]), (180, ["{0} ->", "  {1}"])],
+)
+def test_notes_are_folded_between_words_only(path: Path, length: int, lines: list[str]) -> None:
+    head = "e.a: file pkg/a.py"
+    name = f"pkg/{'long-' * 40}"[: length - len(f"{head} -> .py")] + ".py"
+    note = ported(path, {name: OLD}).text.splitlines()
+    for line in lines:
+        assert f"# {line.format(head, name)}" in note

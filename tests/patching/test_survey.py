@@ -296,6 +296,12 @@ def test_nearest_variant(version: str, expected: str) -> None:
     assert found and found.label == expected
 
 
+def test_a_variant_that_ends_before_a_release_is_near_to_it() -> None:
+    variants = tuple(Variant(Requirement(one), (SUPPORTS,)) for one in ("p==1.0.*", "p<1.2"))
+    found = nearest_variant(Patch("p", "t", "w", "", "p", variants), Version("1.2"))
+    assert found and found.label == "p<1.2"
+
+
 def test_no_variant_near() -> None:
     change = Patch("p", "t", "w", "", "p", (Variant(Requirement("other==1"), (SUPPORTS,)),))
     assert nearest_variant(change, Version("1")) is None
@@ -399,3 +405,23 @@ def test_the_variants_that_there_are_are_named() -> None:
     assert "pkg==1.*, pkg==1.5" in ask(both, {"pkg/a.py": OLD}, version="1.5").message
     other = replace(patch(PLAN), variants=(Variant(Requirement("oth==1.*"), (PLAN,)),))
     assert "oth==1.*" in ask(other, {"pkg/a.py": OLD}).message
+
+
+def test_tests_of_several_patches_follow_their_scopes() -> None:
+    new = OLD.replace("return third", "return third  # is in finish").encode()
+    test = UpstreamTest("pkg/a.py", "is in finish", "plan")
+    patches = [replace(patch(PLAN, upstream=(test,)), name=name) for name in ("p", "q", "r")]
+    source = Source(
+        "pkg 2.0", {"pkg/b.py": new}.get, {"pkg": Version("2.0")}, "3.11", lambda _: ["pkg/b.py"]
+    )
+    reports = survey(patches, source, lambda *_: {"pkg/a.py": OLD.encode()}.get).patches
+    assert [one.state for one in reports] == [State.UPSTREAM] * 3
+
+
+def test_an_edit_in_a_scope_that_another_edit_brings_is_refused() -> None:
+    head = "def plan(device):"
+    first = Edit("e.1", "pkg/a.py", head, f"def made():\n    pass\n\n\n{head}")
+    second = Edit("e.2", "pkg/a.py", "pass", "return 1", "made")
+    report = ask(patch(first, second), {"pkg/a.py": OLD}, origin={"pkg/a.py": OLD})
+    assert [one.verdict for one in report.edits] == [Verdict.APPLIES, Verdict.REFUSED]
+    assert [len(one.lines) for one in report.edits] == [1, 0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import OutsideTrouble, UsageError
+from pipeline.errors import ChainError, OutsideTrouble, UsageError
 from pipeline.patching import syntax
 from pipeline.patching.syntax import SyntaxFault, syntax_faults
 
@@ -50,3 +50,40 @@ def test_a_ruff_that_fails(
     monkeypatch.setattr(syntax, "find_ruff_bin", lambda: str(tmp_path / "none"))
     with pytest.raises(OutsideTrouble, match="ruff does not run"):
         syntax_faults({"a.py": b""}, "3.12")
+
+
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    program = tmp_path / "ruff"
+    program.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(syntax, "find_ruff_bin", lambda: str(program))
+
+
+def test_a_file_in_no_encoding_hides_no_other() -> None:
+    faults = syntax_faults({"a.py": b"\xff", "b.py": b"x = ("}, "3.12")
+    assert list(faults) == ["a.py", "b.py"]
+
+
+def test_of_no_files_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(tmp_path, monkeypatch, "exit 2")
+    assert syntax_faults({}, "3.12") == {}
+    assert list(syntax_faults({"a.py": b"\xff"}, "3.12")) == ["a.py"]
+
+
+def test_settings_of_ruff_in_the_environment_have_no_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUFF_OUTPUT_FILE", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("KEPT_SETTING", "1")
+    fake(tmp_path, monkeypatch, 'test -z "$RUFF_OUTPUT_FILE" && test -n "$KEPT_SETTING" && echo []')
+    assert syntax_faults({"a.py": b""}, "3.12") == {}
+
+
+@pytest.mark.parametrize(("end", "kind"), [("exit 2", UsageError), ("kill -9 $$", OutsideTrouble)])
+def test_of_what_ruff_says_three_lines_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, kind: type[ChainError]
+) -> None:
+    fake(tmp_path, monkeypatch, f"printf '1\\n2\\n3\\n4\\n' >&2; {end}")
+    with pytest.raises(kind) as caught:
+        syntax_faults({"a.py": b""}, "3.12")
+    assert list(caught.value.details) == ["1", "2", "3"]

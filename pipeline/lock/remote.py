@@ -16,11 +16,14 @@ from pipeline.errors import OutsideTrouble, Refusal
 from pipeline.lock.debs import offered
 from pipeline.lock.entries import selections
 from pipeline.lock.model import Base, Lock, LockedWheel
+from pipeline.oci.references import parse_reference
+from pipeline.oci.registry.client import Repository
 from pipeline.resolve import Answer, compile_pins
 from pipeline.transfer.http import reason
 
 GONE = "artifact-gone"
 YANKED = "artifact-yanked"
+MOVED = "base-tag-moved"
 _TIMEOUT = (15, 30)  # seconds to connect, and to be answered
 
 
@@ -41,6 +44,8 @@ def ask(
     for name, base in sorted(lock.bases.items()):
         for wheels in batches(lock, base):
             put(f"{len(wheels)} wheels of {name}", partial(_index, base, wheels))
+        if base.image:
+            put(f"the image of {name}", partial(judge_image, base))
         if base.debs:
             put(f"{len(base.debs)} .debs of {name}", partial(_archive, base, mirror))
     released = {w for base in lock.bases.values() for w in locked_for(lock, base) if w.url}
@@ -101,6 +106,22 @@ def judge(answer: Answer, wheels: Sequence[LockedWheel]) -> Iterator[Finding]:
             why = answer.yanked[wheel.name]
             fix = f"lock --upgrade {wheel.name}, or hold it knowingly"
             yield Finding(YANKED, WARNING, wheel.name, f"{text}: {why}" if why else text, fix=fix)
+
+
+def judge_image(base: Base) -> Iterator[Finding]:
+    """Hold a base image's registry against the lock: whether it has the digest, and under the tag.
+
+    Nothing is ever taken by the tag. One that moved says that the vendor has made another image.
+    """
+    reference = parse_reference(base.image)
+    repository = Repository(reference)
+    if repository.manifest(reference.at(digest=base.digest)) is None:
+        text = f"{reference.name} no longer has {base.digest}"
+        yield Finding(GONE, ERROR, base.name, text, fix="keep the cached layers, or a mirror of it")
+    if reference.tag and (found := repository.digest_of(reference.tag)) != base.digest:
+        text = f"{base.image} is {found or 'gone'} now; locked is {base.digest}"
+        fix = "look at what changed (`drift`) before another digest is locked"
+        yield Finding(MOVED, WARNING, base.name, text, fix=fix)
 
 
 def _gone(name: str, version: str, filename: str) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from pipeline.audit.findings import Finding
 from pipeline.errors import OutsideTrouble, Refusal
 from pipeline.lock import remote
 from pipeline.lock.model import Base, LockedWheel
-from pipeline.lock.remote import ask, batches
+from pipeline.lock.remote import ask, batches, judge_image
+from pipeline.oci.image import sha256
 from pipeline.pins import Lock, load_lock
 from pipeline.resolve import Answer
+from tests.oci.registry.server import Registry
 
 SOUND = Path(__file__).parent.parent / "fixtures" / "locks" / "sound.toml"
 
@@ -62,6 +65,7 @@ def lock() -> Lock:
 @pytest.fixture
 def world(lock: Lock, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     world = World(lock)
+    monkeypatch.setattr(remote, "judge_image", lambda base: iter(()))
     monkeypatch.setattr(remote, "compile_pins", world.compile_pins)
     monkeypatch.setattr(remote, "offered", world.offered)
     monkeypatch.setattr(remote.requests, "head", world.head)
@@ -156,3 +160,26 @@ def test_a_yanked_name_of_another_batch_is_not_meant(lock: Lock) -> None:
     wheel = LockedWheel("a", "1", "a-1-py3-none-any.whl", 1, "1" * 64)
     answer = Answer({"packages": [{"wheels": [{"hashes": {"sha256": "1" * 64}}]}]}, {"b": ""})
     assert list(remote.judge(answer, [wheel])) == []
+
+
+def test_a_base_tag_that_moved_and_an_image_that_is_gone(registry: Registry) -> None:
+    kind = "application/vnd.oci.image.manifest.v1+json"
+    digests = []
+    for data in (b'{"layers":[]}', b'{"layers":[1]}'):
+        digests.append(sha256(data))
+        registry.manifests[digests[-1]] = (data, kind)
+    registry.tags["day0"] = digests[0]
+    locked = load_lock(SOUND).base("day0")
+    base = replace(locked, image=f"{registry.host}/vendor/image:day0", digest=digests[0])
+    assert list(judge_image(base)) == []
+    registry.tags["day0"] = digests[1]
+    (moved,) = judge_image(base)
+    assert (moved.rule, moved.severity, moved.subject) == ("base-tag-moved", "warning", "day0")
+    assert moved.message.endswith(f":day0 is {digests[1]} now; locked is {digests[0]}")
+    assert list(judge_image(replace(base, image=base.image.removesuffix(":day0")))) == []
+    del registry.manifests[digests[0]]
+    registry.tags.clear()
+    gone, moved = judge_image(base)
+    assert (gone.rule, gone.severity) == ("artifact-gone", "error")
+    assert gone.message.endswith(f"no longer has {digests[0]}")
+    assert moved.message.endswith(f":day0 is gone now; locked is {digests[0]}")

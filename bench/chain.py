@@ -23,7 +23,7 @@ from pipeline.project import Project
 from pipeline.wheels.house import Wheelhouse, default_cache
 
 ROOT = Path(__file__).parents[1]
-_LAST = "v8"  # the stages whose time is held against their wheels'
+_LAST = "v8"  # the stages whose time is held against their wheels
 
 
 def main() -> int:

@@ -7,16 +7,13 @@ a layer by the layer's digest. None of them has any influence on an answer, but 
 
 from __future__ import annotations
 
-import hashlib
-import importlib
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.oci.kept import keep, kept
+from pipeline.oci.kept import keep, kept, text_of
 from pipeline.oci.view import ImageView
 
 Answer = TypeVar("Answer")
@@ -120,12 +117,6 @@ def _table(cache: Path | None, layer: str) -> Table:
     return table
 
 
-@cache
 def _asked() -> str:
     """Return a digest of the program text that answers."""
-    hashed = hashlib.sha256()
-    for name in _ASKED:
-        file = importlib.import_module(name).__file__
-        assert file is not None
-        hashed.update(Path(file).read_bytes())
-    return hashed.hexdigest()
+    return text_of(*_ASKED)

@@ -6,7 +6,9 @@ first line says is never used; where nothing can be kept, it is found out again.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import importlib
 import os
 import tempfile
 from contextlib import suppress
@@ -30,6 +32,17 @@ def kept(cache: Path | None, digest: str) -> bytes | None:
     except OSError:
         return None
     return data if first == hashlib.sha256(data).hexdigest().encode() else None
+
+
+@functools.cache
+def text_of(*modules: str) -> str:
+    """Return a digest, in hex, of the program text of modules: what is kept of them holds it."""
+    hashed = hashlib.sha256()
+    for name in modules:
+        file = importlib.import_module(name).__file__
+        assert file is not None
+        hashed.update(Path(file).read_bytes())
+    return hashed.hexdigest()
 
 
 def _path(cache: Path, digest: str) -> Path:

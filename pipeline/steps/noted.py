@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pipeline.oci.kept import keep, kept
+from pipeline.oci.kept import keep, kept, text_of
 from pipeline.patching.notes import Notes
 
 # Whose functions answer, here and elsewhere. What other versions of them found is never used.
-_MODULES = ("definitions", "encoding", "scopes", "syntax")
+_MODULES = tuple(
+    f"pipeline.patching.{name}" for name in ("definitions", "encoding", "scopes", "syntax")
+)
 _LIBRARIES = ("ruff", "tree-sitter", "tree-sitter-cpp", "tree-sitter-cuda", "tree-sitter-python")
 
 
@@ -43,12 +44,6 @@ def _digest(stage: str) -> str:
 
 @cache
 def _found_by() -> str:
-    """Return a digest of the program text and the libraries that answer."""
-    hashed = hashlib.sha256()
-    for name in _MODULES:
-        file = importlib.import_module(f"pipeline.patching.{name}").__file__
-        assert file is not None
-        hashed.update(Path(file).read_bytes())
-    for name in _LIBRARIES:
-        hashed.update(f"{name} {version(name)}\n".encode())
-    return hashed.hexdigest()
+    """Return what tells the program text and the libraries that answer from all others."""
+    libraries = [f"{name} {version(name)}" for name in _LIBRARIES]
+    return " ".join([text_of(*_MODULES), *libraries])
